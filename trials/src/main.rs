@@ -46,8 +46,15 @@ enum Trial {
         #[arg(long, value_name = "NAME")]
         fault: Option<String>,
     },
-    /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare counters
+    /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare
+    /// counters; or boot a guest from a disk of `thermocline serve`
     Guest {
+        /// Boot a guest from a disk that `thermocline serve` has by vhost-user-blk, and restart the server meanwhile
+        #[arg(long, conflicts_with = "console")]
+        disk: bool,
+        /// A `thermocline` that is built already, for `--disk`
+        #[arg(long, value_name = "FILE", requires = "disk")]
+        program: Option<PathBuf>,
         /// A kernel package of Debian, or the folder that it was unpacked to
         #[arg(long, value_name = "PATH")]
         kernel: Option<PathBuf>,
@@ -76,8 +83,9 @@ fn main() -> Result<()> {
         Trial::Torture { minutes, seed, json, program, fault } => {
             torture::run(&root, &torture::Options { minutes, seed, json, program, fault })
         }
-        Trial::Guest { kernel, console, filter, accesses, minutes, keep } => {
-            let options = guest::Options { kernel, console, accesses, filter, minutes, keep };
+        Trial::Guest { disk, program, kernel, console, filter, accesses, minutes, keep } => {
+            let options =
+                guest::Options { disk, program, kernel, console, accesses, filter, minutes, keep };
             guest::run(&root, &options)
         }
     }

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Programs that the guest runs, and the Debian package of each.
-const PROGRAMS: [(&str, &str); 4] = [
+/// Programs that try the kernel's caches, and the Debian package of each.
+pub(crate) const CACHES: [(&str, &str); 4] = [
     ("fio", "fio"),
     ("dmsetup", "dmsetup"),
     ("make-bcache", "bcache-tools"),
@@ -52,8 +52,8 @@ impl Image {
     }
 
     /// Adds the programs and the libraries that they load.
-    pub(crate) fn programs(&mut self) -> Result<()> {
-        let missing: Vec<&str> = PROGRAMS
+    pub(crate) fn programs(&mut self, programs: &[(&str, &str)]) -> Result<()> {
+        let missing: Vec<&str> = programs
             .iter()
             .filter(|(program, _)| find(program).is_none())
             .map(|&(_, package)| package)
@@ -64,7 +64,7 @@ impl Image {
             missing.join(" ")
         );
         let mut libraries = BTreeSet::new();
-        for (program, _) in PROGRAMS {
+        for (program, _) in programs {
             let path = find(program).context("it was found before")?;
             self.copy(&path, &format!("bin/{program}"))?;
             libraries.extend(libraries_of(&path)?);

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use liblzma::read::XzDecoder;
 
 use super::image::Image;
 
-/// Modules that the guest needs; what they depend on is found.
-const MODULES: [&str; 5] = ["crc32c_generic", "dm-mod", "dm-cache", "dm-cache-smq", "bcache"];
+/// Modules that the kernel's caches need; what they depend on is found.
+pub(crate) const CACHES: [&str; 5] =
+    ["crc32c_generic", "dm-mod", "dm-cache", "dm-cache-smq", "bcache"];
 /// The RAM disks, which the guest loads anew for each cache.
 const RAM_DISKS: &str = "brd";
 
@@ -45,7 +48,7 @@ impl Kernel {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.starts_with("vmlinuz") {
                 images.push(path.to_owned());
-            } else if let Some(module) = name.strip_suffix(".ko") {
+            } else if let Some(module) = name.trim_end_matches(".xz").strip_suffix(".ko") {
                 modules.insert(module.replace('_', "-"), path.to_owned());
             }
         })?;
@@ -56,10 +59,10 @@ impl Kernel {
         Ok(Self { image, modules })
     }
 
-    /// Adds the modules, and the order in which they are loaded, to the guest's files.
-    pub(crate) fn add_modules(&self, image: &mut Image) -> Result<()> {
+    /// Adds modules, and the order in which they are loaded, to the guest's files.
+    pub(crate) fn add_modules(&self, image: &mut Image, modules: &[&str]) -> Result<()> {
         let mut order = vec![];
-        for module in MODULES {
+        for module in modules {
             self.load(&module.replace('_', "-"), &mut order)?;
         }
         for (name, content) in &order {
@@ -67,6 +70,11 @@ impl Kernel {
         }
         let names: Vec<&str> = order.iter().map(|(name, _)| name.as_str()).collect();
         image.file("modules/order", (names.join("\n") + "\n").as_bytes());
+        Ok(())
+    }
+
+    /// Adds the module of RAM disks, which nobody loads yet.
+    pub(crate) fn add_ram_disks(&self, image: &mut Image) -> Result<()> {
         image.file(&format!("modules/{RAM_DISKS}.ko"), &self.content(RAM_DISKS)?);
         Ok(())
     }
@@ -86,9 +94,16 @@ impl Kernel {
 
     fn content(&self, name: &str) -> Result<Vec<u8>> {
         let Some(path) = self.modules.get(name) else {
-            bail!("the kernel has no module `{name}.ko`, or has it compressed; {REMEDY}");
+            bail!("the kernel has no module `{name}.ko`; {REMEDY}");
         };
-        fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
+        let context = || format!("cannot read `{}`", path.display());
+        let content = fs::read(path).with_context(context)?;
+        if path.extension().is_none_or(|extension| extension != "xz") {
+            return Ok(content);
+        }
+        let mut unpacked = vec![];
+        XzDecoder::new(&*content).read_to_end(&mut unpacked).with_context(context)?;
+        Ok(unpacked)
     }
 }
 

@@ -4,11 +4,12 @@
 //! The guest runs by instructions, not by the host's clock (`-icount`): its time is the number of
 //! instructions executed, and jumps ahead where it waits. So each access comes at its time in the trace
 //! whatever else the host does, hours pass in seconds, and a run repeats. All devices are RAM disks of
-//! the guest. Needs QEMU, a kernel package, fio, dmsetup, bcache-tools and a static busybox.
+//! the guest. With `--disk` a guest boots from a disk that `thermocline serve` has. Needs QEMU, a kernel package, fio, dmsetup, bcache-tools and a static busybox.
 
 mod cases;
 mod compare;
 mod console;
+mod disk;
 mod image;
 mod kernel;
 mod workload;
@@ -35,6 +36,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// What is run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// A guest that boots from our own disk, in place of the kernel's caches.
+    pub(crate) disk: bool,
+    /// A `thermocline` that is built already, for that disk.
+    pub(crate) program: Option<PathBuf>,
     /// A kernel package, or the folder that it was unpacked to.
     pub(crate) kernel: Option<PathBuf>,
     /// What an earlier guest printed, in place of a guest.
@@ -54,6 +59,9 @@ pub(crate) struct Options {
 /// # Errors
 /// If something is missing, the guest fails, or it does not end in time.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    if options.disk {
+        return disk::run(root, options);
+    }
     let workloads = workload::load(root, options.accesses)?;
     let cases = cases::all(&workloads, &options.filter);
     ensure!(!cases.is_empty(), "`--case`: no case has `{}` in its name", options.filter);
@@ -140,8 +148,9 @@ fn compare_all(
 fn image_of(kernel: &Kernel, cases: &[Case<'_>]) -> Result<Vec<u8>> {
     let mut image = Image::default();
     image.file("init", INIT.as_bytes());
-    image.programs()?;
-    kernel.add_modules(&mut image)?;
+    image.programs(&image::CACHES)?;
+    kernel.add_modules(&mut image, &kernel::CACHES)?;
+    kernel.add_ram_disks(&mut image)?;
     let plan: String = cases.iter().map(Case::plan).collect();
     image.file("plan", plan.as_bytes());
     let mut traces: Vec<&str> = vec![];

@@ -16,7 +16,7 @@ mod oracle;
 mod plan;
 mod report;
 mod rounds;
-mod server;
+pub(crate) mod server;
 
 pub(crate) use server::policies;
 
@@ -56,13 +56,7 @@ pub(crate) struct Options {
 /// A violation, a machine without FUSE, and whatever else went wrong.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let only = options.fault.as_deref().map(Kind::named).transpose()?;
-    let program = match &options.program {
-        Some(program) => program.clone(),
-        None => {
-            xtask::cargo(root, &["build", "--release", "--bin", "thermocline"], &[])?;
-            xtask::target(root).join("release/thermocline")
-        }
-    };
+    let program = server::program(root, options.program.as_ref())?;
     let wants_end = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&wants_end))?;

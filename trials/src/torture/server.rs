@@ -37,6 +37,18 @@ pub(crate) enum Started {
     Refused(String),
 }
 
+/// The `thermocline` that is built already, or one that is built now.
+///
+/// # Errors
+/// If it cannot be built.
+pub(crate) fn program(root: &Path, given: Option<&PathBuf>) -> Result<PathBuf> {
+    if let Some(program) = given {
+        return Ok(program.clone());
+    }
+    xtask::cargo(root, &["build", "--release", "--bin", "thermocline"], &[])?;
+    Ok(xtask::target(root).join("release/thermocline"))
+}
+
 impl Server {
     /// Starts a process, and does not wait until it is ready.
     ///

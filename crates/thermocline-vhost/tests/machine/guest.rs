@@ -255,6 +255,12 @@ impl Guest {
         self.rings[usize::from(ring)].kick.write(1).unwrap();
     }
 
+    /// Whether a request of a ring is to be answered, or its answer to be taken.
+    pub(crate) fn is_waiting(&self, ring: u16) -> bool {
+        let Ring { available, used, .. } = self.rings[usize::from(ring)];
+        available != used
+    }
+
     /// Takes an answer, if there is one.
     pub(crate) fn take(&mut self, ring: u16) -> Option<(u16, u32)> {
         let base = Self::base(ring) + USED;

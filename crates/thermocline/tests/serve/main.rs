@@ -16,6 +16,9 @@ mod engine;
 mod faults;
 mod file_systems;
 mod foreign_clients;
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../../../thermocline-vhost/tests/machine/guest.rs"]
+mod guest;
 mod identity;
 mod live;
 mod memory;
@@ -29,6 +32,7 @@ mod replacing;
 mod shards;
 mod start;
 mod top;
+mod virtual_machines;
 
 use std::process::Command;
 

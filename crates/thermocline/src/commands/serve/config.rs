@@ -16,7 +16,8 @@ use thermocline_lab::spec::DriveSpec;
 use thermocline_lab::{find_policy, find_ssd};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
-use super::listening::{Account, SocketMode};
+use super::listening::Nbd;
+use super::virtual_machines::VhostUserSection;
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
 
@@ -54,7 +55,9 @@ pub(crate) struct Config {
     pub(crate) cleaning: CleaningSection,
     #[serde(default)]
     pub(crate) limits: Limits,
+    #[serde(default)]
     pub(crate) nbd: Nbd,
+    pub(crate) vhost_user: Option<VhostUserSection>,
     #[serde(default)]
     pub(crate) io: Io,
     pub(crate) metrics: Option<Metrics>,
@@ -129,43 +132,8 @@ pub(crate) struct Limits {
     pub(crate) sequential_bypass: Option<Bytes>,
 }
 
-/// Where clients connect.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nbd {
-    pub(crate) socket: Option<PathBuf>,
-    pub(crate) socket_mode: Option<SocketMode>,
-    pub(crate) socket_owner: Option<Account>,
-    pub(crate) socket_group: Option<Account>,
-    #[serde(default, deserialize_with = "optional_address")]
-    pub(crate) listen: Option<SocketAddr>,
-    #[serde(default)]
-    pub(crate) export: String,
-    #[serde(default)]
-    pub(crate) remote: bool,
-    #[serde(default)]
-    pub(crate) allow_unauthenticated: bool,
-    pub(crate) clients: Option<usize>,
-    pub(crate) client_in_flight: Option<Bytes>,
-    pub(crate) in_flight: Option<Bytes>,
-    pub(crate) spin_us: Option<u64>,
-    pub(crate) send_timeout: Option<u64>,
-    #[serde(default)]
-    pub(crate) idle_timeout: u64,
-    pub(crate) tls: Option<Tls>,
-}
-
 /// The longest time limit of NBD clients: a year, in seconds.
 const NBD_TIMEOUT_MAX_S: u64 = 365 * 86_400;
-
-/// Certificates.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Tls {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
-    pub(crate) client_roots: Option<PathBuf>,
-}
 
 /// How devices are driven.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -271,18 +239,12 @@ fn shards<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NonZeroU16, D::E
     })
 }
 
-fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_| {
         let wanted = &"an address with a port, as in \"127.0.0.1:9469\" or \"[::1]:9469\"";
         de::Error::invalid_value(de::Unexpected::Str(&text), wanted)
     })
-}
-
-fn optional_address<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<SocketAddr>, D::Error> {
-    address(deserializer).map(Some)
 }
 
 const fn default_page_size() -> Bytes {
@@ -360,6 +322,7 @@ impl Config {
             self.state_dir.as_mut(),
             self.flash.as_mut().map(|flash| &mut flash.path),
             self.nbd.socket.as_mut(),
+            self.vhost_user.as_mut().map(|section| &mut section.socket),
             self.control.as_mut().map(|control| &mut control.socket),
             self.record.as_mut().map(|record| &mut record.path),
         ];
@@ -396,7 +359,7 @@ impl Config {
                 "[record]: `size` and `files` must be at least 1; leave the section out to record nothing"
             );
         }
-        self.nbd.check()?;
+        self.check_doors()?;
         if let Some(Metrics { listen, remote }) = self.metrics {
             ensure!(
                 remote || listen.ip().is_loopback(),
@@ -710,6 +673,14 @@ mod tests {
     }
 
     #[test]
+    fn virtual_machines_alone_may_be_served() {
+        let only = "[vhost_user]\nsocket = \"vhost.sock\"";
+        let text = SMALLEST.replace("[nbd]\n        socket = \"thermocline.sock\"", only);
+        let config = Config::parse(&text).unwrap();
+        assert_eq!(config.control_socket(), Some("vhost.sock.control".into()));
+    }
+
+    #[test]
     fn metrics_are_served_to_other_machines_on_request() {
         let text = SMALLEST.replace("127.0.0.1:9469\"", "0.0.0.0:9469\"\nremote = true");
         assert!(Config::parse(&text).unwrap().metrics.unwrap().remote);
@@ -792,6 +763,8 @@ mod tests {
         refuse("[nbd]", "[cleaning]\npages_per_second = 0\n[nbd]", "`cleaning.pages_per_second`");
         refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
         refuse("127.0.0.1:9469", "0.0.0.0:9469", "`metrics.remote = true` allows that");
+        let machines = "[vhost_user]\nsocket = \"a\"\nqueues = 0\n[nbd]";
+        refuse("[nbd]", machines, "`vhost_user.queues` is 0");
         refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
         let key = "`nbd.allow_unauthenticated = true`";
         let open = "[nbd]\nlisten = \"0.0.0.0:10809\"\nremote = true";

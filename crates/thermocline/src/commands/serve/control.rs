@@ -62,12 +62,14 @@ impl Replacement {
 }
 
 impl Config {
-    /// Where the server takes orders: by default beside the clients' socket.
+    /// Where the server takes orders: by default beside the clients' socket, or that of
+    /// virtual machines.
     pub(crate) fn control_socket(&self) -> Option<PathBuf> {
         if let Some(control) = &self.control {
             return Some(control.socket.clone());
         }
-        let mut name = self.nbd.socket.as_ref()?.as_os_str().to_owned();
+        let machines = self.vhost_user.as_ref().map(|section| &section.socket);
+        let mut name = self.nbd.socket.as_ref().or(machines)?.as_os_str().to_owned();
         name.push(".control");
         Some(name.into())
     }

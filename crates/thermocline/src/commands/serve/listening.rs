@@ -1,6 +1,8 @@
 //! Where clients connect, and who may.
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -8,23 +10,69 @@ use nix::unistd::{Group, User};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use thermocline_nbd::codec::server::TlsMode;
+use thermocline_nbd::doors::Doored;
 use thermocline_nbd::server::tls::{Certificates, ServerTls};
 use thermocline_nbd::server::{Export, Listen, Server, Settings, SocketAccess};
+use thermocline_nbd::sharded::Sharded;
+use thermocline_vhost::VhostUser;
 use tracing::{info, warn};
 
 use super::Service;
-use super::config::{Config, Nbd};
+use super::config::{Config, address};
+use super::devices::AnyDriver;
+use super::virtual_machines::VhostUserSection;
 use crate::bytes::Bytes;
 
 /// The permission bits of a socket's file, written in octal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SocketMode(u32);
 
+/// Where clients connect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nbd {
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) socket_mode: Option<SocketMode>,
+    pub(crate) socket_owner: Option<Account>,
+    pub(crate) socket_group: Option<Account>,
+    #[serde(default, deserialize_with = "optional_address")]
+    pub(crate) listen: Option<SocketAddr>,
+    #[serde(default)]
+    pub(crate) export: String,
+    #[serde(default)]
+    pub(crate) remote: bool,
+    #[serde(default)]
+    pub(crate) allow_unauthenticated: bool,
+    pub(crate) clients: Option<usize>,
+    pub(crate) client_in_flight: Option<Bytes>,
+    pub(crate) in_flight: Option<Bytes>,
+    pub(crate) spin_us: Option<u64>,
+    pub(crate) send_timeout: Option<u64>,
+    #[serde(default)]
+    pub(crate) idle_timeout: u64,
+    pub(crate) tls: Option<Tls>,
+}
+
+/// Certificates.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_roots: Option<PathBuf>,
+}
+
 /// A user or a group, by name or by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Account {
     Name(String),
     Number(u32),
+}
+
+fn optional_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    address(deserializer).map(Some)
 }
 
 impl<'de> Deserialize<'de> for SocketMode {
@@ -90,14 +138,40 @@ impl Account {
     }
 }
 
+impl Config {
+    /// Refuses ways in that cannot work, and a server without any.
+    pub(super) fn check_doors(&self) -> Result<()> {
+        let has_nbd = self.nbd.socket.is_some() || self.nbd.listen.is_some();
+        ensure!(
+            has_nbd || self.vhost_user.is_some(),
+            "[nbd] takes a `socket`, a `listen` address, or both; or give [vhost_user] a `socket`"
+        );
+        self.vhost_user.as_ref().map_or(Ok(()), VhostUserSection::check)?;
+        self.nbd.check()
+    }
+}
+
+/// Who may connect at a Unix socket of a section.
+pub(super) fn socket_access(
+    section: &str,
+    mode: Option<SocketMode>,
+    owner: Option<&Account>,
+    group: Option<&Account>,
+) -> Result<SocketAccess> {
+    let default = SocketAccess::default();
+    let owner = owner.map(Account::user).transpose();
+    let group = group.map(Account::group).transpose();
+    Ok(SocketAccess {
+        mode: mode.map_or(default.mode, |mode| mode.0),
+        owner: owner.with_context(|| format!("`{section}.socket_owner`"))?,
+        group: group.with_context(|| format!("`{section}.socket_group`"))?,
+    })
+}
+
 impl Nbd {
     /// Refuses places to listen at that cannot work or that let in more clients than the user may
     /// expect.
     pub(super) fn check(&self) -> Result<()> {
-        ensure!(
-            self.socket.is_some() || self.listen.is_some(),
-            "[nbd] takes a `socket`, a `listen` address, or both"
-        );
         let keys = [
             ("socket_mode", self.socket_mode.is_some()),
             ("socket_owner", self.socket_owner.is_some()),
@@ -148,20 +222,18 @@ impl Nbd {
 
     /// Who may connect at the Unix socket.
     pub(super) fn socket_access(&self) -> Result<SocketAccess> {
-        let default = SocketAccess::default();
-        let owner = self.socket_owner.as_ref().map(Account::user).transpose();
-        let group = self.socket_group.as_ref().map(Account::group).transpose();
-        Ok(SocketAccess {
-            mode: self.socket_mode.map_or(default.mode, |mode| mode.0),
-            owner: owner.context("`nbd.socket_owner`")?,
-            group: group.context("`nbd.socket_group`")?,
-        })
+        let (owner, group) = (self.socket_owner.as_ref(), self.socket_group.as_ref());
+        socket_access("nbd", self.socket_mode, owner, group)
     }
 }
 
+/// The servers of all shards, and where virtual machines connect.
+pub(super) type Listening = (Vec<Server<Service>>, Option<VhostUser>);
+
 /// Opens all places to listen at. There is a server for each shard; the first one accepts the clients of all,
-/// and their limits are shared out.
-pub(super) fn listen(config: &Config, services: Vec<Service>) -> Result<Vec<Server<Service>>> {
+/// and their limits are shared out. The place where virtual machines connect is open as long as what is
+/// returned for it.
+pub(super) fn listen(config: &Config, services: Vec<Sharded<AnyDriver>>) -> Result<Listening> {
     let nbd = &config.nbd;
     let defaults = Settings::default();
     let bytes = |size: Option<Bytes>, default: usize| {
@@ -180,9 +252,16 @@ pub(super) fn listen(config: &Config, services: Vec<Service>) -> Result<Vec<Serv
         tls: certificates(config)?.map(|tls| (tls, TlsMode::Required)),
         ..defaults
     };
+    let description = format!("cached by {}", config.policy.name);
+    let infos: Vec<_> =
+        services.iter().map(|service| service.info(&nbd.export, &description)).collect();
+    let (machines, doors) = match config.vhost_user.as_ref().zip(infos.first()) {
+        Some((section, info)) => section.start(info, shards).context("[vhost_user]")?,
+        None => (None, (0..shards).map(|_| vec![]).collect()),
+    };
     let mut servers = vec![];
-    for service in services {
-        let info = service.info(&nbd.export, &format!("cached by {}", config.policy.name));
+    for ((service, info), doors) in services.into_iter().zip(infos).zip(doors) {
+        let service = Doored::new(service, info.size_bytes, doors);
         servers.push(Server::new(settings.clone(), vec![Export { info, service }])?);
     }
     let (server, others) = servers.split_first_mut().context("there is a shard at least")?;
@@ -206,7 +285,7 @@ pub(super) fn listen(config: &Config, services: Vec<Service>) -> Result<Vec<Serv
         let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
     }
-    Ok(servers)
+    Ok((servers, machines))
 }
 
 /// Reads the certificates, if there are any.

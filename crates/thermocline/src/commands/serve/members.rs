@@ -61,7 +61,7 @@ impl Member<'_> {
         let own = server.handle();
         server.run(|services| {
             let [service] = services else { return };
-            let shard = service.engine_mut().shard_mut();
+            let shard = service.inner_mut().engine_mut().shard_mut();
             let number = shard.options().share.index.into();
             begins.look(shard, serving.all);
             share_failure(serving.note, service);
@@ -70,7 +70,7 @@ impl Member<'_> {
             {
                 error!(error = format!("{error:#}"), shard = number, "the shard stays as it is");
             }
-            let status = instruments.status(service.engine_mut(), own.clients());
+            let status = instruments.status(service.inner_mut().engine_mut(), own.clients());
             serving.snapshots.post(number, status);
             serving.news.beat(number);
         })
@@ -95,7 +95,7 @@ impl Member<'_> {
                 watchdog.beat();
             }
             let [service] = services else { return };
-            begins.look(service.engine_mut().shard_mut(), serving.all);
+            begins.look(service.inner_mut().engine_mut().shard_mut(), serving.all);
             share_failure(serving.note, service);
             if wants_reload.swap(false, Ordering::AcqRel) {
                 match reload(serving, service, instruments) {
@@ -111,7 +111,7 @@ impl Member<'_> {
                 }
             }
             replacing.advance(serving.control, service, serving.note);
-            let status = instruments.status(service.engine_mut(), own.clients());
+            let status = instruments.status(service.inner_mut().engine_mut(), own.clients());
             serving.snapshots.post(0, status);
         })
     }
@@ -120,7 +120,7 @@ impl Member<'_> {
 /// Where the flash failed another shard, this one gives it up, too.
 fn share_failure(note: Option<&Note>, service: &mut Service) {
     if note.is_some_and(Note::has_failed) {
-        service.engine_mut().shard_mut().give_up_flash();
+        service.inner_mut().engine_mut().shard_mut().give_up_flash();
     }
 }
 

@@ -1,4 +1,4 @@
-//! `thermocline serve`: the engine over NBD.
+//! `thermocline serve`: the engine over NBD, and as a disk of virtual machines.
 
 mod advice;
 mod board;
@@ -22,6 +22,7 @@ mod replacing;
 mod shadows;
 pub(crate) mod start;
 pub(crate) mod status;
+mod virtual_machines;
 mod watchdog;
 
 use std::io::IsTerminal as _;
@@ -35,6 +36,7 @@ use thermocline_core::Nanos;
 use thermocline_core::registry::Depth;
 use thermocline_engine::driver::Driver;
 use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
+use thermocline_nbd::doors::Doored;
 use thermocline_nbd::server::Handle;
 use thermocline_nbd::sharded::Sharded;
 use tracing::{error, info, warn};
@@ -65,7 +67,7 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a note that could not be written is tried again.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
-type Service = Sharded<AnyDriver>;
+type Service = Doored<Sharded<AnyDriver>>;
 
 /// Runs the command: until it is asked to end, or only checks or prints a configuration.
 pub(crate) fn run(options: &ServeOptions) -> Result<String> {
@@ -81,6 +83,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let shadow_options = shadows::options(&config).with_context(in_file)?;
     // Before the devices are opened: a name that this system lacks changes nothing.
     config.nbd.socket_access().with_context(in_file)?;
+    if let Some(section) = &config.vhost_user {
+        section.access().with_context(in_file)?;
+    }
     if options.check {
         config.try_policy().with_context(in_file)?;
         return Ok(format!("`{}` can be served\n", path.display()));
@@ -103,7 +108,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         .into_iter()
         .zip(&instruments)
         .map(|(service, instruments)| service.with_meter(instruments.meter()));
-    let servers = listen(&config, services.collect())?;
+    let (servers, machines) = listen(&config, services.collect())?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
     if let Some(note) = &note {
         note.is_served_by(all.clone());
@@ -132,6 +137,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         .map(|((server, begins), instruments)| Member { server, begins, instruments })
         .collect();
     serve(members, &serving, &config, note.as_ref())?;
+    // Their monitors keep trying until the next start, and have their requests until then.
+    drop(machines);
     Ok(String::new())
 }
 
@@ -192,7 +199,7 @@ fn serve(
         let Member { server, mut begins, instruments } = member?;
         instruments.end_recording();
         for service in server.into_services() {
-            let mut engine = service.into_engine();
+            let mut engine = service.into_inner().into_engine();
             begins.finish(engine.shard_mut())?;
             engines.push(engine);
         }
@@ -246,7 +253,7 @@ fn reload(
 ) -> Result<Config> {
     let path = serving.options.config.as_ref().context("there is no configuration")?;
     let config = Config::read(path)?;
-    let shards = service.engine_mut().shard().options().share.map.number();
+    let shards = service.inner_mut().engine_mut().shard().options().share.map.number();
     ensure!(
         config.shards == shards,
         "`shards`: {shards} serve until the flash is drained and the server is started again"
@@ -268,12 +275,12 @@ fn take_over(
     service: &mut Service,
     instruments: &Instruments,
 ) -> Result<()> {
-    let may_write = service.engine_mut().driver().may_write();
+    let may_write = service.inner_mut().engine_mut().driver().may_write();
     ensure!(
         may_write || config.write_mode == config::Mode::ReadOnly,
         "`write_mode`: the backing store takes no writes"
     );
-    let shard = service.engine_mut().shard_mut();
+    let shard = service.inner_mut().engine_mut().shard_mut();
     let shards = u32::from(shard.options().share.map.number().get());
     let policy = config.policy_options()?;
     let rating = config.flash_rated_written_bytes()?;

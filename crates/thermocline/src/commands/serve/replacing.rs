@@ -50,7 +50,7 @@ impl Replacing {
 fn step(replacement: &Replacement, service: &mut Service, note: Option<&Note>) -> Result<bool> {
     let note = note.context("the server was started without a flash")?;
     let flash = &replacement.flash;
-    let engine = service.engine_mut();
+    let engine = service.inner_mut().engine_mut();
     let shard = engine.shard_mut();
     let lost_pages = shard.lost_pages().len();
     let may_go_on = lost_pages == 0 || replacement.forgets_lost;
