@@ -141,11 +141,10 @@ fn talk(stream: UnixStream, shared: &Mutex<Shared>, device: &Arc<Device>, mailbo
             break error;
         }
     };
-    match end {
-        Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_) => {
-            tracing::info!("a virtual machine has gone");
-        }
-        error => tracing::warn!(%error, "a virtual machine was disconnected"),
+    if matches!(end, Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_)) {
+        tracing::info!("a virtual machine has gone");
+    } else {
+        tracing::warn!(error = %end, "a virtual machine was disconnected");
     }
     talk.lock().unwrap_or_else(PoisonError::into_inner).stop_all();
     lock(shared).connection = None;
@@ -242,7 +241,7 @@ impl Talk {
         };
         let ring = Ring::new(layout, &memory, kick, call, notes).ok_or(Error::InvalidParam)?;
         let mut ring = Box::new(ring);
-        ring.is_enabled = told.is_enabled || !self.has_protocol();
+        ring.enable(told.is_enabled || !self.has_protocol());
         if !self.order(queue, |done| Order::Start { queue, ring, done })? {
             return Err(Error::InvalidParam);
         }

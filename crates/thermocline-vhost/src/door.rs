@@ -116,7 +116,7 @@ impl VhostDoor {
                 }
                 Order::Enable { queue, is_enabled, done } => {
                     let place = self.place(queue);
-                    let is_there = place.map(|place| place.ring.is_enabled = is_enabled).is_some();
+                    let is_there = place.map(|place| place.ring.enable(is_enabled)).is_some();
                     tell(&done, is_there);
                 }
             }

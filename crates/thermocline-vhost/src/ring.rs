@@ -17,7 +17,7 @@ use crate::in_flight::Notes;
 
 /// What a request may bring that is no write: a range to be discarded or zeroed, and a byte more, so that
 /// one that is too long is not taken for one that fits.
-const DATA_BYTES_MAX: u64 = 17;
+const DATA_BYTES_MAX: usize = 17;
 
 /// Where a ring lies, and where it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,15 @@ struct Taken {
     found_bytes: u64,
 }
 
+/// Whether a ring is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Disabled,
+    Enabled,
+    /// It makes no sense, and is not looked at any more.
+    Broken,
+}
+
 /// A ring at work.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -57,9 +66,7 @@ pub(crate) struct Ring {
     taken: Slab<Taken>,
     /// Requests that an earlier server left.
     again: VecDeque<u16>,
-    pub(crate) is_enabled: bool,
-    /// It makes no sense: it is not looked at any more.
-    is_broken: bool,
+    state: State,
     has_answers: bool,
     /// Whether the guest is asked to tell of requests.
     is_told: bool,
@@ -100,8 +107,7 @@ impl Ring {
             notes,
             taken: Slab::new(),
             again,
-            is_enabled: false,
-            is_broken: false,
+            state: State::Disabled,
             has_answers: false,
             is_told: true,
         })
@@ -110,7 +116,16 @@ impl Ring {
     /// Looks into other memory from now on, in which the ring lies where it did.
     pub(crate) fn set_memory(&mut self, memory: &Arc<GuestMemoryMmap>) {
         self.memory = Arc::clone(memory);
-        self.is_broken |= !self.queue.is_valid(&**memory);
+        if !self.queue.is_valid(&**memory) {
+            self.give_up("it does not lie in the guest's memory any more");
+        }
+    }
+
+    /// Looks at it from now on, or does not.
+    pub(crate) fn enable(&mut self, is_enabled: bool) {
+        if self.state != State::Broken {
+            self.state = if is_enabled { State::Enabled } else { State::Disabled };
+        }
     }
 
     /// Whether no request is in flight.
@@ -125,7 +140,7 @@ impl Ring {
 
     /// Takes the next request that the service is for: its number, and what it wants.
     pub(crate) fn next(&mut self, device: &Device, payload: &mut Vec<u8>) -> Option<(u32, Piece)> {
-        while self.is_enabled && !self.is_broken {
+        while self.state == State::Enabled {
             let is_new = self.again.is_empty();
             let head = self.again.pop_front().or_else(|| self.pop())?;
             if head >= self.queue.size() {
@@ -257,7 +272,7 @@ impl Ring {
 
     /// Asks the guest to tell of requests. Returns whether none is there.
     pub(crate) fn wait(&mut self) -> bool {
-        if !self.is_enabled || self.is_broken {
+        if self.state != State::Enabled {
             return true;
         }
         self.is_told = true;
@@ -272,7 +287,7 @@ impl Ring {
 
     fn give_up(&mut self, reason: &str) {
         tracing::warn!(reason, "a guest's ring makes no sense; it is not served any more");
-        self.is_broken = true;
+        self.state = State::Broken;
     }
 }
 
@@ -288,8 +303,9 @@ fn wish(memory: &GuestMemoryMmap, chain: &Chain, payload: &mut Vec<u8>) -> Wish 
         return failed;
     };
     let skip = HEADER_BYTES as u64;
-    let mut data = [0; DATA_BYTES_MAX as usize];
-    let data = &mut data[..usize::try_from(data_bytes.min(DATA_BYTES_MAX)).expect("few")];
+    let mut data = [0; DATA_BYTES_MAX];
+    let shown = usize::try_from(data_bytes).unwrap_or(usize::MAX).min(DATA_BYTES_MAX);
+    let data = &mut data[..shown];
     if !chain::read(memory, &chain.readable, 0, &mut header)
         || !chain::read(memory, &chain.readable, skip, data)
     {

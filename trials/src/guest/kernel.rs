@@ -96,13 +96,13 @@ impl Kernel {
         let Some(path) = self.modules.get(name) else {
             bail!("the kernel has no module `{name}.ko`; {REMEDY}");
         };
-        let context = || format!("cannot read `{}`", path.display());
-        let content = fs::read(path).with_context(context)?;
+        let unreadable = || format!("cannot read `{}`", path.display());
+        let content = fs::read(path).with_context(unreadable)?;
         if path.extension().is_none_or(|extension| extension != "xz") {
             return Ok(content);
         }
         let mut unpacked = vec![];
-        XzDecoder::new(&*content).read_to_end(&mut unpacked).with_context(context)?;
+        XzDecoder::new(&*content).read_to_end(&mut unpacked).with_context(unreadable)?;
         Ok(unpacked)
     }
 }

@@ -51,6 +51,7 @@ impl Client {
             match step {
                 Step::More => read_some(&mut stream, &mut input)?,
                 Step::Taken => {}
+                Step::StartTls => return Err(io::Error::other("TLS was not asked for")),
                 Step::Done(_) => break,
             }
         }

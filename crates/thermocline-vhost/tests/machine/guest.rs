@@ -286,7 +286,7 @@ impl Guest {
 
     /// Waits for the next answer; `found` says how many bytes the request of a head has room for.
     pub(crate) fn answer(&mut self, ring: u16, found: impl Fn(u16) -> usize) -> Answer {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             if let Some((head, _)) = self.take(ring) {
                 let header = Self::base(ring) + HEADERS + u64::from(head) * 32;

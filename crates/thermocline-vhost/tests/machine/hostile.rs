@@ -128,10 +128,10 @@ fn messages_that_make_no_sense_cost_the_connection() {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut message = vec![];
         // A request that may exist, the version, and a length that may fit.
-        message.extend((random.below(50) as u32).to_le_bytes());
-        message.extend((1 | (random.below(2) as u32) << 3).to_le_bytes());
-        message.extend((random.below(80) as u32).to_le_bytes());
-        message.extend((0..random.below(200)).map(|_| random.below(256) as u8));
+        message.extend(random.word(50).to_le_bytes());
+        message.extend((1 | random.word(2) << 3).to_le_bytes());
+        message.extend(random.word(80).to_le_bytes());
+        message.extend((0..random.below(200)).map(|_| random.word(256).to_le_bytes()[0]));
         // The server may have closed it before all was sent.
         drop(stream.write_all(&message));
         drop(stream.shutdown(std::net::Shutdown::Write));

@@ -42,6 +42,10 @@ impl Random {
         (bits ^ (bits >> 31)) % limit
     }
 
+    fn word(&mut self, limit: u32) -> u32 {
+        u32::try_from(self.below(limit.into())).unwrap()
+    }
+
     fn index(&mut self, limit: usize) -> usize {
         usize::try_from(self.below(limit as u64)).unwrap()
     }
@@ -148,7 +152,7 @@ fn check_requests(left_out: u64) {
     let running = Running::start();
     let mut guest = Machine::new().connect(&running.socket(), 3, left_out);
     let (mut random, mut model) = (Random(left_out + 7), Model::new());
-    for round in 0..250_u32 {
+    for round in 0..250_u8 {
         let mut sent = [[None; RING_SIZE as usize]; 3];
         let mut count = 0;
         // A request in each eighth of the disk at most.
@@ -169,7 +173,7 @@ fn check_requests(left_out: u64) {
             let (data, room, sector) = match kind {
                 IN => (vec![], bytes, sector),
                 OUT => {
-                    let byte = |at: usize| ((at >> 9) as u32 ^ round).to_le_bytes()[0];
+                    let byte = |at: usize| (at >> 9).to_le_bytes()[0] ^ round;
                     let data: Vec<u8> = (start..start + bytes).map(byte).collect();
                     model.write(start, &data);
                     (data, 0, sector)
@@ -267,7 +271,7 @@ fn a_ring_stops_with_all_answered_and_goes_on_there() {
     while guest.take(1).is_some() {
         answers += 1;
     }
-    assert_eq!(u32::from(answers as u16), next, "what was taken was answered");
+    assert_eq!(answers, next, "what was taken was answered");
     let machine = guest.machine.clone();
     drop(guest);
     let mut guest = machine.connect(&running.socket(), 3, 0);
