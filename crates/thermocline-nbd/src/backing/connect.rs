@@ -176,7 +176,10 @@ impl Wire {
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut stream = &self.stream;
         match &mut self.tls {
-            Some(tls) => rustls::Stream::new(tls, &mut stream).write_all(bytes),
+            Some(tls) => {
+                let sent = rustls::Stream::new(tls, &mut stream).write_all(bytes);
+                sent.map_err(|error| reason(tls, stream, error))
+            }
             None => stream.write_all(bytes),
         }
     }
@@ -184,9 +187,25 @@ impl Wire {
     fn receive(&mut self, free: &mut [u8]) -> io::Result<usize> {
         let mut stream = &self.stream;
         uninterrupted(|| match &mut self.tls {
-            Some(tls) => rustls::Stream::new(tls, &mut stream).read(free),
+            Some(tls) => {
+                let received = rustls::Stream::new(tls, &mut stream).read(free);
+                received.map_err(|error| reason(tls, stream, error))
+            }
             None => stream.read(free),
         })
+    }
+}
+
+/// Returns why a server ended a conversation, if it said so. A server that refuses a client sends an alert and
+/// closes; the alert is there to be read when nothing can be written any more.
+fn reason(tls: &mut ClientConnection, mut stream: &Stream, error: io::Error) -> io::Error {
+    if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+        return error;
+    }
+    let is_read = tls.read_tls(&mut stream).is_ok_and(|bytes| bytes > 0);
+    match tls.process_new_packets() {
+        Err(reason) if is_read => io::Error::new(io::ErrorKind::InvalidData, reason),
+        Ok(_) | Err(_) => error,
     }
 }
 
