@@ -206,6 +206,10 @@ impl<S: Service> Service for Doored<S> {
         self.inner.take_data(tag, target);
     }
 
+    fn take_pieces(&mut self, tag: Tag, take: &mut dyn FnMut(&[&[u8]])) {
+        self.inner.take_pieces(tag, take);
+    }
+
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>) {
         self.inner.extents(context, range, found);
     }

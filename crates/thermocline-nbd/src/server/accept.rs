@@ -77,6 +77,7 @@ impl<S: Service> Server<S> {
             return;
         }
         let connection = entry.insert(Connection::new(socket, index, Instant::now()));
+        self.turns.join(index, &mut connection.standing);
         activate(&mut self.active, connection, index);
         self.reach.clients.store(self.connections.len(), Ordering::Relaxed);
         tracing::debug!(client = index, "a client has come");

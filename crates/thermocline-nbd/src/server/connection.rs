@@ -12,12 +12,14 @@ use super::room::{Claim, Room};
 use super::transport::{
     INPUT_KEPT_BYTES, Input, InputBuffers, Output, Received, Socket, Transport,
 };
+use super::turns::{REQUEST_COST, Standing};
 use super::work::{Answered, Arrived, Outlet, REPLY_BYTES, Work};
 use crate::codec::ProtocolError;
 use crate::codec::server::{
-    Handshake, INPUT_BYTES_MAX, Incoming, Negotiated, Offer, Requests, Step, TlsMode, replies,
+    Handshake, INPUT_BYTES_MAX, Incoming, Negotiated, Offer, Request, Requests, Step, TlsMode,
+    replies,
 };
-use crate::protocol::ExportInfo;
+use crate::protocol::{Command, ExportInfo};
 use crate::service::Service;
 
 /// A socket's bytes are taken in turns of at most this many.
@@ -57,8 +59,10 @@ pub(super) struct Connection {
     pub(super) since: Instant,
     /// What it held when the server counted last, in bytes.
     pub(super) counted_bytes: usize,
-    /// Whether it is among those that something may be done for.
+    /// Whether something was done for it in this turn.
     pub(super) is_active: bool,
+    /// Its place among the clients that wait for their turn.
+    pub(super) standing: Standing,
     /// Whether it waits for room in its socket.
     pub(super) is_blocked: bool,
     input: Input,
@@ -66,6 +70,8 @@ pub(super) struct Connection {
     phase: Phase,
     work: Work,
     held_back: Option<HeldBack>,
+    /// What its requests may still cost in this turn.
+    cost_left: i64,
     socket_state: SocketState,
     /// Bytes came since the server looked last.
     is_heard: bool,
@@ -86,6 +92,8 @@ enum HeldBack {
     Request(usize),
     /// There is no room for a whole input buffer.
     Buffer,
+    /// It had its share of this turn.
+    Turn,
 }
 
 /// What is known of a socket's incoming side.
@@ -130,12 +138,14 @@ impl Connection {
             since: now,
             counted_bytes: 0,
             is_active: false,
+            standing: Standing::default(),
             is_blocked: false,
             input: Input::new(0),
             output,
             phase: Phase::Handshake(handshake),
             work: Work::new(index),
             held_back: None,
+            cost_left: 0,
             socket_state: SocketState::Readable,
             is_heard: false,
             taken_at: now,
@@ -203,7 +213,7 @@ impl Connection {
         match self.held_back {
             Some(HeldBack::Request(bytes)) => room.queue_up(&self.claim(bytes)),
             Some(HeldBack::Buffer) => room.queue_up(&self.claim(INPUT_BYTES)),
-            Some(HeldBack::Answers) | None => {}
+            Some(HeldBack::Answers | HeldBack::Turn) | None => {}
         }
     }
 
@@ -225,6 +235,7 @@ impl Connection {
     pub(super) fn has_backlog(&self, room: &Room) -> bool {
         let may_go_on = match self.held_back {
             None => false,
+            Some(HeldBack::Turn) => true,
             Some(HeldBack::Answers) => !self.is_answered_enough(),
             Some(HeldBack::Request(bytes)) => {
                 !self.work.is_full() && room.would_grant(&self.claim(bytes))
@@ -296,14 +307,18 @@ impl Connection {
     }
 
     /// Goes on with what was held back, if there is room, or else reads once, and takes what is
-    /// complete. Returns whether anything came.
+    /// complete, until it has cost `share`. Returns whether anything came.
     pub(super) fn advance<S: Service>(
         &mut self,
         shared: &mut Shared<'_, S>,
+        share: u64,
     ) -> Result<bool, Fault> {
+        self.cost_left = i64::try_from(share).unwrap_or(i64::MAX);
         let result = match self.held_back {
             Some(_) if !self.has_backlog(shared.room) => return Ok(false),
-            Some(HeldBack::Answers | HeldBack::Request(_)) => self.digest(shared).map(|()| true),
+            Some(HeldBack::Answers | HeldBack::Request(_) | HeldBack::Turn) => {
+                self.digest(shared).map(|()| true)
+            }
             Some(HeldBack::Buffer) => self.receive(shared),
             None if self.wants_input() => self.receive(shared),
             None => return Ok(false),
@@ -369,6 +384,11 @@ impl Connection {
                 self.transport.send(&mut self.output)?;
             }
             if !is_more {
+                return Ok(());
+            }
+            // A payload that is arriving is taken at once: it keeps an input buffer.
+            if self.cost_left <= 0 && !self.work.is_arriving() {
+                self.held_back = Some(HeldBack::Turn);
                 return Ok(());
             }
         }
@@ -446,9 +466,11 @@ impl Connection {
                 replies::refused(&mut self.output.bytes, &negotiated, &refusal);
             }
             Some(Incoming::Request(request) | Incoming::Write { request, payload: [], .. }) => {
+                self.cost_left -= cost(&request, request.length_bytes as usize);
                 self.work.begin(request, &negotiated, service, &mut self.output);
             }
             Some(Incoming::Write { request, done_bytes, payload }) => {
+                self.cost_left -= cost(&request, payload.len());
                 self.work.write(&Arrived { request, done_bytes, payload }, &negotiated, service);
             }
         }
@@ -456,6 +478,11 @@ impl Connection {
         let held_bytes = self.work.held_bytes() + self.output.capacity_bytes();
         shared.room.count(&mut self.counted_bytes, held_bytes);
         Ok(is_more)
+    }
+
+    /// What of its share of this turn it used.
+    pub(super) fn spent(&self, share: u64) -> u64 {
+        u64::try_from(i64::try_from(share).unwrap_or(i64::MAX) - self.cost_left).unwrap_or(0)
     }
 
     /// A piece was answered.
@@ -482,4 +509,11 @@ impl Connection {
     pub(super) fn close(mut self) {
         self.transport.close(&mut self.output);
     }
+}
+
+/// What a request, or a piece of a write, costs the server: its bytes, if it moves any, and a constant.
+fn cost(request: &Request, bytes: usize) -> i64 {
+    let has_bytes = matches!(request.command, Command::Read | Command::Write);
+    let bytes = if has_bytes { i64::try_from(bytes).unwrap_or(i64::MAX / 2) } else { 0 };
+    bytes + REQUEST_COST
 }

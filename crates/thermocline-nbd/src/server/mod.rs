@@ -1,12 +1,13 @@
 //! A server: one thread that owns the sockets and drives what it serves.
 //!
-//! Each turn of the loop reads whatever the clients have sent, hands it to the services, lets them
-//! work, and sends each client all its answers in one call. Between turns the server waits for the
-//! sockets and the services' descriptors together; before it sleeps it looks for work a little longer
-//! ([`Settings::spin`]), which spares a switch of threads when the client runs on another core.
+//! Each turn of the loop reads what some clients have sent, each up to its share (`turns`), hands it to the
+//! services, lets them work, and sends each client all its answers in one call. Between turns the server
+//! waits for the sockets and the services' descriptors together; before it sleeps it looks for work a little
+//! longer ([`Settings::spin`]), which spares a switch of threads when the client runs on another core.
 //!
-//! Frames are copied into the client's output, not sent from where they lie: a client that does not
-//! take its replies holds memory of its own, never a frame of the cache.
+//! Short reads are copied into the client's output. Long ones are sent from where they lie, and what the
+//! socket does not take is copied: a client that does not take its replies holds memory of its own, never a
+//! frame of the cache.
 
 mod accept;
 mod connection;
@@ -18,9 +19,11 @@ mod room;
 mod spin;
 pub mod tls;
 pub(crate) mod transport;
+mod turns;
+mod waiting;
 mod work;
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,6 +44,7 @@ use self::names::check_names;
 use self::room::Room;
 use self::spin::Spin;
 use self::transport::InputBuffers;
+use self::turns::{SHARE, TURN_COST, Turns};
 use self::work::Answered;
 use crate::codec::server::TlsMode;
 use crate::protocol::ExportInfo;
@@ -48,12 +52,6 @@ use crate::service::Service;
 
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 256;
-
-/// Clients that are looked at while spinning; more are left to the system.
-const SPUN_CLIENTS_MAX: usize = 4;
-
-/// While there is work, the system is asked for more of it only every so many turns.
-const TURNS_PER_POLL: u32 = 16;
 
 /// How often connections are looked over for negotiations that take too long.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -166,8 +164,10 @@ pub struct Server<S> {
     services: Vec<S>,
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
-    /// Connections that something may be done for in this turn.
+    /// Connections that something was done for in this turn.
     active: Vec<usize>,
+    /// Connections that something may be done for.
+    turns: Turns,
     room: Room,
     buffers: InputBuffers,
     /// Room for the bytes of a piece.
@@ -178,6 +178,8 @@ pub struct Server<S> {
     was_refused: bool,
     was_woken: bool,
     turns_since_poll: u32,
+    /// What clients had since the system was asked for others.
+    cost_since_poll: u64,
     spin: Spin,
     last_sweep: Instant,
     poll: Poll,
@@ -215,6 +217,7 @@ impl<S: Service> Server<S> {
             listeners: vec![],
             connections: Slab::new(),
             active: vec![],
+            turns: Turns::default(),
             room,
             buffers: InputBuffers::new(INPUT_BYTES),
             scratch: vec![],
@@ -222,6 +225,7 @@ impl<S: Service> Server<S> {
             was_refused: false,
             was_woken: false,
             turns_since_poll: 0,
+            cost_since_poll: 0,
             last_sweep: Instant::now(),
             poll,
             events: Events::with_capacity(EVENTS_MAX),
@@ -335,102 +339,30 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// Waits until something may be done. Whoever is active is not kept waiting, but every few turns
-    /// the system is asked for others.
-    fn wait(&mut self) -> Result<(), ServerError> {
-        if !self.active.is_empty() || self.may_accept {
-            if self.turns_since_poll >= TURNS_PER_POLL {
-                return self.poll(Some(Duration::ZERO));
-            }
-            self.turns_since_poll += 1;
-            return Ok(());
-        }
-        if let Some(length) = self.spin.begin() {
-            if self.look(length)? {
-                self.spin.succeeded();
-                return Ok(());
-            }
-            self.spin.failed();
-        }
-        let may_sleep =
-            self.services.iter_mut().map(Service::may_sleep).fold(true, |one, other| one & other);
-        let limit = if may_sleep { self.wait_limit() } else { Some(Duration::ZERO) };
-        let polled = self.poll(limit);
-        self.services.iter_mut().for_each(Service::has_woken);
-        polled
-    }
-
-    /// Looks for work until the time is over. Returns whether there is any.
-    fn look(&mut self, length: Duration) -> Result<bool, ServerError> {
-        let start = Instant::now();
-        let looks_at_clients = self.connections.len() <= SPUN_CLIENTS_MAX;
-        loop {
-            if self.turns_since_poll >= TURNS_PER_POLL || !looks_at_clients {
-                self.poll(Some(Duration::ZERO))?;
-            } else {
-                self.turns_since_poll += 1;
-                for index in 0..self.connections.capacity() {
-                    let Some(connection) = self.connections.get_mut(index) else { continue };
-                    connection.notice(false);
-                    self.receive_from(index);
-                }
-            }
-            self.work();
-            if !self.active.is_empty() || self.may_accept || self.was_woken {
-                return Ok(true);
-            }
-            if start.elapsed() >= length {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn poll(&mut self, limit: Option<Duration>) -> Result<(), ServerError> {
-        self.turns_since_poll = 0;
-        match self.poll.poll(&mut self.events, limit) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            Err(source) => return Err(ServerError::Events { action: "wait for events", source }),
-        }
-        for event in &self.events {
-            match event.token() {
-                WAKER => self.was_woken = true,
-                SERVICE => {}
-                Token(index) if index >= LISTENERS_FROM => self.may_accept = true,
-                Token(index) => {
-                    let Some(connection) = self.connections.get_mut(index) else { continue };
-                    connection.notice(event.is_read_closed() || event.is_error());
-                    activate(&mut self.active, connection, index);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// How long to sleep at most.
-    fn wait_limit(&self) -> Option<Duration> {
-        let services = self.services.iter().filter_map(Service::wait_limit);
-        let has_impatience = self.was_refused
-            || self.settings.idle_limit.is_some()
-            || self.connections.iter().any(|(_, it)| it.is_on_the_clock());
-        services.chain(has_impatience.then(|| self.sweep_interval())).min()
-    }
-
-    /// How often clients are looked over: often enough for limits of a few seconds.
-    fn sweep_interval(&self) -> Duration {
-        let Settings { send_limit, idle_limit, .. } = self.settings;
-        let shortest = idle_limit.map_or(send_limit, |limit| limit.min(send_limit));
-        (shortest / 4).clamp(Duration::from_millis(1), SWEEP)
-    }
-
-    /// Reads what the active clients have sent.
+    /// Reads what clients have sent, each for its share, until the turn has cost enough.
     fn receive(&mut self) {
-        for place in 0..self.active.len() {
-            self.receive_from(self.active[place]);
+        let mut left = TURN_COST;
+        // Those that come again have had their share of this turn.
+        let mut again = vec![];
+        while left > 0
+            && let Some(index) = self.turns.next()
+        {
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            if !self.turns.begin(&mut connection.standing) {
+                continue;
+            }
+            // Alone, a client may have the whole turn.
+            let share = if self.turns.is_empty() { left } else { SHARE.min(left) };
+            left = left.saturating_sub(self.receive_from(index, share));
+            again.push(index);
+        }
+        for index in again {
+            self.activate(index);
         }
     }
 
-    fn receive_from(&mut self, index: usize) {
+    /// Reads what a client has sent. Returns what that cost.
+    fn receive_from(&mut self, index: usize, share: u64) -> u64 {
         let connection = &mut self.connections[index];
         let mut shared = Shared {
             exports: &self.infos,
@@ -439,7 +371,10 @@ impl<S: Service> Server<S> {
             room: &mut self.room,
             buffers: &mut self.buffers,
         };
-        let result = connection.advance(&mut shared);
+        let result = connection.advance(&mut shared, share);
+        let cost = connection.spent(share);
+        connection.standing.charge(cost);
+        self.cost_since_poll += cost;
         connection.count(&mut self.room);
         match result {
             Ok(false) => {}
@@ -449,6 +384,7 @@ impl<S: Service> Server<S> {
                 self.activate(index);
             }
         }
+        cost
     }
 
     /// Lets the services work, and takes their replies.
@@ -474,26 +410,26 @@ impl<S: Service> Server<S> {
     /// Sends the active clients their answers, and forgets those that are done with.
     fn send(&mut self) {
         let mut active = std::mem::take(&mut self.active);
-        active.retain(|&index| {
+        for index in active.drain(..) {
             self.connections[index].is_active = false;
             if let Err(fault) = self.connections[index].send() {
                 self.part(index, &fault);
             }
-            self.settle(index)
-        });
+            self.settle(index);
+        }
         active.append(&mut self.active);
         self.active = active;
         // Whoever is next gets what others gave back.
         if let Some(index) = self.room.next()
             && self.connections[index].has_backlog(&self.room)
         {
-            self.activate(index);
+            self.turns.join(index, &mut self.connections[index].standing);
         }
     }
 
-    /// After a client was sent what it takes: waits for room in its socket, or forgets it. Returns
-    /// whether there is more to do for it at once.
-    fn settle(&mut self, index: usize) -> bool {
+    /// After a client was sent what it takes: waits for room in its socket, or forgets it, or has it wait for
+    /// its next turn.
+    fn settle(&mut self, index: usize) {
         if let Err(fault) = self.watch(index) {
             self.part(index, &fault);
         }
@@ -510,11 +446,12 @@ impl<S: Service> Server<S> {
             connection.close();
             self.reach.clients.store(self.connections.len(), Ordering::Relaxed);
             tracing::debug!(client = index, "a client has gone");
-            return false;
+            return;
         }
         let connection = &mut self.connections[index];
-        connection.is_active = connection.wants_input() || connection.has_backlog(&self.room);
-        connection.is_active
+        if connection.wants_input() || connection.has_backlog(&self.room) {
+            self.turns.join(index, &mut connection.standing);
+        }
     }
 
     /// Asks the system to tell when the socket has room, if something waits for that.
