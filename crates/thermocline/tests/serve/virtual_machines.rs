@@ -96,8 +96,8 @@ fn clients_and_guests_see_what_the_others_wrote() {
     for page in 0..64_u64 {
         let byte = page.to_le_bytes()[0] + 1;
         assert_eq!(guest.write(page * 5 * PAGE_SECTORS, &[byte; 4096]), 0);
-        assert_eq!(client.read(page * 5 << 12, 4096), Ok(vec![byte; 4096]));
-        client.write(page * 5 << 12, &[byte ^ 0xff; 2048]).unwrap();
+        assert_eq!(client.read(page * 20_480, 4096), Ok(vec![byte; 4096]));
+        client.write(page * 20_480, &[byte ^ 0xff; 2048]).unwrap();
         assert_eq!(guest.read(page * 5 * PAGE_SECTORS, 2048), [byte ^ 0xff; 2048]);
     }
     drop(guest);

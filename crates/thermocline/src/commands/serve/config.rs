@@ -678,6 +678,8 @@ mod tests {
         let text = SMALLEST.replace("[nbd]\n        socket = \"thermocline.sock\"", only);
         let config = Config::parse(&text).unwrap();
         assert_eq!(config.control_socket(), Some("vhost.sock.control".into()));
+        let machines = "[vhost_user]\nsocket = \"a\"\nqueues = 0\n[nbd]";
+        refuse("[nbd]", machines, "`vhost_user.queues` is 0");
     }
 
     #[test]
@@ -763,8 +765,6 @@ mod tests {
         refuse("[nbd]", "[cleaning]\npages_per_second = 0\n[nbd]", "`cleaning.pages_per_second`");
         refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
         refuse("127.0.0.1:9469", "0.0.0.0:9469", "`metrics.remote = true` allows that");
-        let machines = "[vhost_user]\nsocket = \"a\"\nqueues = 0\n[nbd]";
-        refuse("[nbd]", machines, "`vhost_user.queues` is 0");
         refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
         let key = "`nbd.allow_unauthenticated = true`";
         let open = "[nbd]\nlisten = \"0.0.0.0:10809\"\nremote = true";
