@@ -5,6 +5,7 @@
 //! memory.
 
 use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -30,6 +31,7 @@ use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
 use crate::block::{Device, QUEUES_MAX};
 use crate::door::{Mailbox, Order, VhostDoor};
+use crate::durability::Durability;
 use crate::in_flight::{Area, area_bytes};
 use crate::mapping;
 use crate::ring::{Layout, Ring};
@@ -51,6 +53,8 @@ pub struct VhostUser {
 #[derive(Debug, Default)]
 struct Shared {
     connection: Option<UnixStream>,
+    /// That of the last monitor that connected.
+    durability: Option<Arc<Durability>>,
     is_over: bool,
 }
 
@@ -75,13 +79,24 @@ impl VhostUser {
         let (doors, mailboxes): (Vec<_>, Vec<_>) = doors?.into_iter().unzip();
         let listener = Arc::new(listener);
         let shared = Arc::new(Mutex::new(Shared::default()));
+        // A number that no other server has, so that each knows its own notes.
+        let random = RandomState::new().build_hasher().finish();
+        let run = u32::try_from(random >> 32).expect("32 bits");
         let work = {
             let (listener, shared) = (Arc::clone(&listener), Arc::clone(&shared));
-            move || listen(&listener, &shared, &device, &mailboxes)
+            let host = Host { device, mailboxes, shared, run };
+            move || listen(&listener, &host)
         };
         let thread = std::thread::Builder::new().name("vhost-user".into()).spawn(work)?;
         let created = created.map(Path::to_owned);
         Ok((Self { listener, created, shared, thread: Some(thread) }, doors))
+    }
+
+    /// Notes for the next server that nothing was lost: everything that guests were answered is durable.
+    pub fn settle(&self) {
+        if let Some(durability) = &lock(&self.shared).durability {
+            durability.settle();
+        }
     }
 }
 
@@ -108,20 +123,25 @@ fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What all conversations have in common.
+#[derive(Clone, Debug)]
+struct Host {
+    device: Arc<Device>,
+    mailboxes: Vec<Mailbox>,
+    shared: Arc<Mutex<Shared>>,
+    /// This server's number.
+    run: u32,
+}
+
 /// Talks to one monitor after the other.
-fn listen(
-    listener: &UnixListener,
-    shared: &Mutex<Shared>,
-    device: &Arc<Device>,
-    mailboxes: &[Mailbox],
-) {
+fn listen(listener: &UnixListener, host: &Host) {
     loop {
         let stream = listener.accept().map(|(stream, _)| stream);
-        if lock(shared).is_over {
+        if lock(&host.shared).is_over {
             return;
         }
         match stream {
-            Ok(stream) => talk(stream, shared, device, mailboxes),
+            Ok(stream) => talk(stream, host),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 tracing::warn!(%error, "a virtual machine cannot connect");
@@ -131,9 +151,9 @@ fn listen(
     }
 }
 
-fn talk(stream: UnixStream, shared: &Mutex<Shared>, device: &Arc<Device>, mailboxes: &[Mailbox]) {
-    let talk = Arc::new(Mutex::new(Talk::new(device, mailboxes)));
-    lock(shared).connection = stream.try_clone().ok();
+fn talk(stream: UnixStream, host: &Host) {
+    let talk = Arc::new(Mutex::new(Talk::new(host.clone())));
+    lock(&host.shared).connection = stream.try_clone().ok();
     tracing::info!("a virtual machine has connected");
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&talk));
     let end = loop {
@@ -147,7 +167,7 @@ fn talk(stream: UnixStream, shared: &Mutex<Shared>, device: &Arc<Device>, mailbo
         tracing::warn!(error = %end, "a virtual machine was disconnected");
     }
     talk.lock().unwrap_or_else(PoisonError::into_inner).stop_all();
-    lock(shared).connection = None;
+    lock(&host.shared).connection = None;
 }
 
 /// What a monitor has told of a ring.
@@ -174,26 +194,34 @@ struct Seen {
 /// One conversation.
 #[derive(Debug)]
 struct Talk {
-    device: Arc<Device>,
-    mailboxes: Vec<Mailbox>,
+    host: Host,
     features: u64,
     memory: Option<Arc<GuestMemoryMmap>>,
     seen: Vec<Seen>,
     rings: Vec<Told>,
     area: Option<Area>,
+    durability: Arc<Durability>,
 }
 
 impl Talk {
-    fn new(device: &Arc<Device>, mailboxes: &[Mailbox]) -> Self {
+    fn new(host: Host) -> Self {
+        let queues = host.device.queues;
         Self {
-            device: Arc::clone(device),
-            mailboxes: mailboxes.to_vec(),
+            durability: Arc::new(Durability::new(None, host.run)),
+            host,
             features: 0,
             memory: None,
             seen: vec![],
-            rings: (0..device.queues).map(|_| Told::default()).collect(),
+            rings: (0..queues).map(|_| Told::default()).collect(),
             area: None,
         }
+    }
+
+    /// Notes requests in flight there from now on.
+    fn note_in(&mut self, area: Option<Area>) {
+        self.durability = Arc::new(Durability::new(area.clone(), self.host.run));
+        lock(&self.host.shared).durability = Some(Arc::clone(&self.durability));
+        self.area = area;
     }
 
     fn told(&mut self, index: u32) -> Result<&mut Told> {
@@ -203,7 +231,7 @@ impl Talk {
     /// Sends an order to the thread that has a ring, and waits for what becomes of it.
     fn order<T>(&self, queue: usize, order: impl FnOnce(SyncSender<T>) -> Order) -> Result<T> {
         let (done, answer) = sync_channel(1);
-        let mailbox = &self.mailboxes[queue % self.mailboxes.len()];
+        let mailbox = &self.host.mailboxes[queue % self.host.mailboxes.len()];
         let gone = Error::BackendInternalError;
         if !mailbox.send(order(done)) {
             return Err(gone);
@@ -239,6 +267,7 @@ impl Talk {
             Some(area) => area.ring(number, layout.size, used).map(Some),
             None => Some(None),
         };
+        let notes = (notes, Arc::clone(&self.durability));
         let ring = Ring::new(layout, &memory, kick, call, notes).ok_or(Error::InvalidParam)?;
         let mut ring = Box::new(ring);
         ring.enable(told.is_enabled || !self.has_protocol());
@@ -319,7 +348,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        Ok(self.device.features() | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits())
+        Ok(self.host.device.features() | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits())
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
@@ -344,7 +373,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
-        Ok(self.device.queues.into())
+        Ok(self.host.device.queues.into())
     }
 
     fn set_mem_table(
@@ -358,7 +387,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
         }
         let (memory, seen) = map(regions, files)?;
         let memory = Arc::new(memory);
-        for shard in 0..self.mailboxes.len() {
+        for shard in 0..self.host.mailboxes.len() {
             let memory = Arc::clone(&memory);
             self.order(shard, |done| Order::Memory { memory, done })?;
         }
@@ -449,7 +478,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
         size: u32,
         _flags: VhostUserConfigFlags,
     ) -> Result<Vec<u8>> {
-        self.device.config(offset, size).ok_or(Error::InvalidParam)
+        self.host.device.config(offset, size).ok_or(Error::InvalidParam)
     }
 
     fn set_config(
@@ -474,7 +503,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
         inflight: &VhostUserInflight,
     ) -> Result<(VhostUserInflight, File)> {
         let VhostUserInflight { num_queues, queue_size, .. } = *inflight;
-        if num_queues > self.device.queues || queue_size > RING_SIZE_MAX {
+        if num_queues > self.host.device.queues || queue_size > RING_SIZE_MAX {
             return Err(Error::InvalidParam);
         }
         let bytes = area_bytes(num_queues, queue_size);
@@ -485,7 +514,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
         };
         let file = made().map_err(Error::ReqHandlerError)?;
         let again = file.try_clone().map_err(Error::ReqHandlerError)?;
-        self.area = Area::new(again, 0, bytes, num_queues, queue_size);
+        self.note_in(Area::new(again, 0, bytes, num_queues, queue_size));
         let made = VhostUserInflight { mmap_size: bytes, mmap_offset: 0, num_queues, queue_size };
         Ok((made, file))
     }
@@ -493,7 +522,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
     fn set_inflight_fd(&mut self, inflight: &VhostUserInflight, file: File) -> Result<()> {
         let VhostUserInflight { mmap_size, mmap_offset, num_queues, queue_size } = *inflight;
         let area = Area::new(file, mmap_offset, mmap_size, num_queues, queue_size);
-        self.area = Some(area.ok_or(Error::InvalidParam)?);
+        self.note_in(Some(area.ok_or(Error::InvalidParam)?));
         Ok(())
     }
 

@@ -14,6 +14,10 @@ use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _, VolatileSlice};
 
 use crate::mapping::map;
 
+/// The first ring's features, which are zero for now and of which nobody else makes anything: the number of
+/// the server that wrote them, and whether writes were answered that no flush covered.
+const RUN: usize = 0;
+const UNFLUSHED: usize = 4;
 /// In front of the notes of a ring: features, version, number of notes, head of the list of those that
 /// were answered last, index of the used ring.
 const HEADER_BYTES: usize = 16;
@@ -49,11 +53,34 @@ pub(crate) struct Area {
 impl Area {
     /// Maps them; nothing if the file is too short for so many.
     pub(crate) fn new(file: File, offset: u64, bytes: u64, rings: u16, size: u16) -> Option<Self> {
-        if bytes < area_bytes(rings, size) {
+        if rings == 0 || bytes < area_bytes(rings, size) {
             return None;
         }
         let region = map(file, offset, bytes);
         Some(Self { region: Arc::new(region.ok()?), rings, size })
+    }
+
+    /// Which server noted last that writes were answered that no flush covered, and whether there are any.
+    pub(crate) fn unflushed(&self) -> (u32, bool) {
+        let word = |place| self.header().load::<u32>(place, Ordering::Acquire);
+        let (run, is_unflushed) = (word(RUN), word(UNFLUSHED));
+        (run.expect("it lies within"), is_unflushed.expect("it lies within") != 0)
+    }
+
+    /// Notes that, as this server.
+    pub(crate) fn note_unflushed(&self, run: u32, is_unflushed: bool) {
+        self.set_unflushed(is_unflushed);
+        self.header().store(run, RUN, Ordering::Release).expect("it lies within");
+    }
+
+    /// The same for a server that has noted something before.
+    pub(crate) fn set_unflushed(&self, is_unflushed: bool) {
+        let word = u32::from(is_unflushed);
+        self.header().store(word, UNFLUSHED, Ordering::Release).expect("it lies within");
+    }
+
+    fn header(&self) -> VolatileSlice<'_> {
+        self.region.get_slice(0, HEADER_BYTES).expect("the area has a ring at least")
     }
 
     /// The notes of one ring of this size, which has answered so many requests.

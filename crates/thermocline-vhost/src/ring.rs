@@ -13,6 +13,7 @@ use vm_memory::{GuestAddress, GuestMemoryMmap};
 
 use crate::block::{Device, HEADER_BYTES, Status, Wish, understand};
 use crate::chain::{self, Chain, Malformed, Segment, length_bytes};
+use crate::durability::Durability;
 use crate::in_flight::Notes;
 
 /// What a request may bring that is no write: a range to be discarded or zeroed, and a byte more, so that
@@ -36,6 +37,10 @@ pub(crate) struct Layout {
 #[derive(Debug)]
 struct Taken {
     head: u16,
+    /// What the service does; a read if it does nothing.
+    command: Command,
+    /// Writes that it covers if it is a flush.
+    covered: u64,
     /// The memory as it was then, which must not go before the request is answered.
     memory: Arc<GuestMemoryMmap>,
     /// Room for what a read finds, and for the status as the last byte.
@@ -63,6 +68,7 @@ pub(crate) struct Ring {
     /// We raise this when there are answers.
     pub(crate) call: Option<File>,
     notes: Option<Notes>,
+    durability: Arc<Durability>,
     taken: Slab<Taken>,
     /// Requests that an earlier server left.
     again: VecDeque<u16>,
@@ -80,7 +86,7 @@ impl Ring {
         memory: &Arc<GuestMemoryMmap>,
         kick: File,
         call: Option<File>,
-        notes: impl FnOnce(u16) -> Option<Option<Notes>>,
+        (notes, durability): (impl FnOnce(u16) -> Option<Option<Notes>>, Arc<Durability>),
     ) -> Option<Self> {
         let mut queue = Queue::new(layout.size).ok()?;
         queue.try_set_desc_table_address(layout.descriptors).ok()?;
@@ -105,6 +111,7 @@ impl Ring {
             kick,
             call,
             notes,
+            durability,
             taken: Slab::new(),
             again,
             state: State::Disabled,
@@ -182,9 +189,12 @@ impl Ring {
             Ok(chain) => (wish(&memory, &chain, payload), chain.writable),
             Err(Malformed(chain)) => (Wish::Answer(Status::Failed), chain.writable),
         };
-        let mut taken = Taken { head, memory, writable, found_bytes: 0 };
+        let mut taken =
+            Taken { head, command: Command::Read, covered: 0, memory, writable, found_bytes: 0 };
         match wish {
             Wish::Serve(piece) => {
+                taken.command = piece.command;
+                taken.covered = self.durability.covered();
                 if piece.command == Command::Read {
                     taken.found_bytes = piece.length_bytes.into();
                 }
@@ -217,26 +227,34 @@ impl Ring {
     /// Answers a request that the service did.
     pub(crate) fn answer(&mut self, number: u32, outcome: Result<(), ErrorCode>) {
         let taken = self.taken.remove(number as usize);
-        self.finish(
-            &taken,
-            match outcome {
-                Ok(()) => Status::Done,
-                Err(ErrorCode::NotSupported) => Status::Unsupported,
-                Err(
-                    ErrorCode::NotPermitted
-                    | ErrorCode::Io
-                    | ErrorCode::NoMemory
-                    | ErrorCode::Invalid
-                    | ErrorCode::NoSpace
-                    | ErrorCode::Overflow
-                    | ErrorCode::ShuttingDown,
-                ) => Status::Failed,
-            },
-        );
+        let may_succeed = match taken.command {
+            _ if outcome.is_err() => false,
+            Command::Flush => self.durability.flushed(taken.covered),
+            Command::Write | Command::WriteZeroes | Command::Trim => {
+                self.durability.wrote();
+                true
+            }
+            Command::Read | Command::Cache | Command::BlockStatus | Command::Disconnect => true,
+        };
+        let status = match outcome {
+            Ok(()) if may_succeed => Status::Done,
+            Err(ErrorCode::NotSupported) => Status::Unsupported,
+            Ok(())
+            | Err(
+                ErrorCode::NotPermitted
+                | ErrorCode::Io
+                | ErrorCode::NoMemory
+                | ErrorCode::Invalid
+                | ErrorCode::NoSpace
+                | ErrorCode::Overflow
+                | ErrorCode::ShuttingDown,
+            ) => Status::Failed,
+        };
+        self.finish(&taken, status);
     }
 
     fn finish(&mut self, taken: &Taken, status: Status) {
-        let Taken { head, memory, writable, found_bytes } = taken;
+        let Taken { head, memory, writable, found_bytes, .. } = taken;
         let room = length_bytes(writable);
         let has_status = room > 0 && chain::write(memory, writable, room - 1, &[status.byte()]);
         let found = if status == Status::Done { *found_bytes } else { 0 };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use thermocline_nbd::protocol::{Context, Extent};
 use thermocline_nbd::service::{ExtentRange, Piece, Reply, Service, Tag};
 
-use super::guest::{IN, Machine, OUT, Style};
+use super::guest::{FLUSH, Guest, IN, Machine, OUT, Style};
 use super::{Running, device};
 
 /// Takes everything and answers nothing, as a server does that is about to be killed.
@@ -68,4 +68,46 @@ fn what_a_server_took_and_did_not_answer_the_next_one_does() {
     assert_eq!(guest.read(64, 4096), [4; 4096], "the last write is the one that counts");
     assert_eq!(guest.read(600, 512), [5; 512]);
     assert_eq!(guest.in_flight(), 0);
+}
+
+/// The status of a flush.
+fn flush(guest: &mut Guest) -> u8 {
+    guest.call((FLUSH, 0), &[], 0).status
+}
+
+/// The same machine at another server, or at the same one again.
+fn reconnect(guest: Guest, running: &Running) -> Guest {
+    let machine = guest.machine.clone();
+    drop(guest);
+    machine.connect(&running.socket(), 3, 0)
+}
+
+#[test]
+fn a_flush_does_not_vouch_for_what_a_killed_server_took_with_it() {
+    let first = Running::start();
+    let mut guest = first.guest();
+    assert_eq!(guest.write(0, &[1; 512]), 0);
+    assert_eq!(flush(&mut guest), 0);
+    // Everything was flushed.
+    let second = Running::start();
+    let mut guest = reconnect(guest, &second);
+    assert_eq!(flush(&mut guest), 0);
+    assert_eq!(guest.write(0, &[2; 512]), 0);
+    // The same server has lost nothing.
+    let mut guest = reconnect(guest, &second);
+    assert_eq!(flush(&mut guest), 0);
+    assert_eq!(guest.write(0, &[3; 512]), 0);
+    // One that ends in order loses nothing either.
+    second.vhost.as_ref().unwrap().settle();
+    let third = Running::start();
+    let mut guest = reconnect(guest, &third);
+    assert_eq!(flush(&mut guest), 0);
+    assert_eq!(guest.write(0, &[4; 512]), 0);
+    // The write was answered, and nothing flushed it: two servers are killed until the guest asks.
+    let fourth = Running::start();
+    let guest = reconnect(guest, &fourth);
+    fourth.vhost.as_ref().unwrap().settle();
+    let fifth = Running::start();
+    let mut guest = reconnect(guest, &fifth);
+    assert_eq!((flush(&mut guest), flush(&mut guest)), (1, 0), "the guest is told once");
 }

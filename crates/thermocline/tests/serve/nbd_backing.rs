@@ -126,5 +126,5 @@ fn a_server_that_does_not_write_is_only_read() {
     drop(client);
     engine.stop();
     cache.set("page_size", "8KiB").set("backing.nbd", "nbds://localhost/");
-    cache.refused(&[], &["TLS is not supported"]);
+    cache.refused(&[], &["TLS needs tls-certificates=FOLDER"]);
 }

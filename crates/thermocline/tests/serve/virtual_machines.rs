@@ -82,6 +82,18 @@ fn a_guest_loses_no_request_and_nothing_that_it_flushed_when_its_server_is_kille
             }
         }
         check_all(&mut guest, round);
+        // The first one may have to tell that answered writes are gone.
+        guest.call((FLUSH, 0), &[], 0);
+        assert_eq!(guest.call((FLUSH, 0), &[], 0).status, 0);
+        // Answered, not flushed, killed: the guest is told.
+        assert_eq!(guest.write(0, &[round; 4096]), 0);
+        engine.kill();
+        let machine = guest.machine.clone();
+        drop(guest);
+        let engine = cache.start();
+        let mut guest = connect(&cache, machine);
+        assert_eq!(guest.call((FLUSH, 0), &[], 0).status, 1, "{policy}");
+        check_all(&mut guest, round);
         drop(guest);
         engine.stop();
     }
@@ -120,6 +132,7 @@ fn a_server_for_virtual_machines_alone_stops_in_order_and_goes_on() {
     let engine = cache.start();
     let mut guest = connect(&cache, machine);
     assert_eq!(guest.read(0, 512), [9; 512]);
+    assert_eq!(guest.call((FLUSH, 0), &[], 0).status, 0, "nothing was lost");
     assert_eq!(guest.write(0, &[5; 512]), 0);
     check_all(&mut guest, 5);
     drop(guest);

@@ -137,8 +137,11 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         .map(|((server, begins), instruments)| Member { server, begins, instruments })
         .collect();
     serve(members, &serving, &config, note.as_ref())?;
-    // Their monitors keep trying until the next start, and have their requests until then.
-    drop(machines);
+    if let Some(machines) = machines {
+        machines.settle();
+        // Their monitors keep trying until the next start, and keep their requests until then.
+        drop(machines);
+    }
     Ok(String::new())
 }
 
