@@ -73,7 +73,8 @@ enum Task {
     /// Serve from files that fail on command, cut the power, and check every sector that clients read; needs FUSE
     #[command(disable_help_flag = true)]
     Torture(Passed),
-    /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare counters
+    /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare
+    /// counters; or boot a guest from a disk of `thermocline serve`
     #[command(disable_help_flag = true)]
     Guest(Passed),
     /// Break the engine's rules of durability one at a time, and fail if no test notices; takes half an hour
