@@ -21,6 +21,10 @@ const DOOR: u64 = 1 << 63;
 /// Bytes of reads and writes in flight of all doors, beyond which they ask for no more.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
+/// Requests that one door may ask for before others have their turn: who asks for nonsense is answered at
+/// once, and could else keep the thread for itself.
+const REQUESTS_PER_TURN: usize = 256;
+
 /// A request that came through a door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -103,7 +107,10 @@ impl<S: Service> Doored<S> {
     /// Takes what came through the doors.
     fn take(&mut self) {
         for door in 0..self.doors.len() {
-            while !self.is_full() {
+            for _ in 0..REQUESTS_PER_TURN {
+                if self.is_full() {
+                    break;
+                }
                 let mut payload = std::mem::take(&mut self.payload);
                 payload.clear();
                 let asked = self.doors[door].next_request(&mut payload);

@@ -147,11 +147,19 @@ impl Ring {
 
     /// Takes the next request that the service is for: its number, and what it wants.
     pub(crate) fn next(&mut self, device: &Device, payload: &mut Vec<u8>) -> Option<(u32, Piece)> {
-        while self.state == State::Enabled {
+        // A guest that adds requests as fast as they are refused must not keep the thread.
+        for _ in 0..self.queue.size() {
+            if self.state != State::Enabled {
+                return None;
+            }
             let is_new = self.again.is_empty();
             let head = self.again.pop_front().or_else(|| self.pop())?;
             if head >= self.queue.size() {
                 self.give_up("a request begins with a descriptor that is none");
+                return None;
+            }
+            if self.taken.len() >= usize::from(self.queue.size()) {
+                self.give_up("it has more requests in flight than descriptors");
                 return None;
             }
             if is_new && let Some(notes) = &mut self.notes {

@@ -98,6 +98,14 @@ impl Machine {
         Self { file: Arc::new(file), memory, area: None }
     }
 
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file.metadata().unwrap().len()
+    }
+
+    pub(crate) fn handle(&self) -> std::os::fd::RawFd {
+        self.file.as_raw_fd()
+    }
+
     /// Connects, with so many rings; they go on where they are.
     pub(crate) fn connect(mut self, socket: &Path, rings: u16, left_out: u64) -> Guest {
         let mut frontend = Frontend::connect(socket, 256).unwrap();

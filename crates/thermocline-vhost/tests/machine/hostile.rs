@@ -4,7 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use vhost::{VhostBackend as _, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_queue::desc::split::Descriptor;
+use vmm_sys_util::eventfd::EventFd;
 
 use super::guest::{Guest, IN, NEXT, OUT, RING_SIZE, Style, WRITE};
 use super::{Random, Running, SECTORS};
@@ -138,5 +140,54 @@ fn messages_that_make_no_sense_cost_the_connection() {
         let mut rest = vec![];
         drop(stream.read_to_end(&mut rest));
     }
+    check_still_serves(&running);
+}
+
+#[test]
+fn monitors_that_promise_memory_which_is_not_there_are_refused() {
+    let running = Running::start();
+    let guest = running.guest();
+    let bytes = guest.machine.file_bytes();
+    for (guest_phys_addr, memory_size, mmap_offset) in [
+        (0, bytes + 4096, 0),
+        (0, bytes, 4096),
+        (0, 4096, u64::MAX - 100),
+        (0, u64::MAX, 0),
+        (u64::MAX - 100, 4096, 0),
+        // An offset that no page begins at.
+        (0, 4096, 7),
+    ] {
+        let region = VhostUserMemoryRegionInfo {
+            guest_phys_addr,
+            memory_size,
+            userspace_addr: 0,
+            mmap_offset,
+            mmap_handle: guest.machine.handle(),
+        };
+        let refused = guest.frontend.set_mem_table(&[region]);
+        assert!(refused.is_err(), "{memory_size} bytes at {mmap_offset} for {guest_phys_addr}");
+    }
+    drop(guest);
+    // Rings outside of the memory, of no size, and without number.
+    let guest = running.guest();
+    guest.frontend.get_vring_base(1).unwrap();
+    let layout = VringConfigData {
+        queue_max_size: RING_SIZE,
+        queue_size: RING_SIZE,
+        flags: 0,
+        desc_table_addr: 0x1000,
+        used_ring_addr: 0x2000,
+        avail_ring_addr: 0x3000,
+        log_addr: None,
+    };
+    let kick = EventFd::new(0).unwrap();
+    guest.frontend.set_vring_addr(1, &layout).unwrap();
+    assert!(guest.frontend.set_vring_kick(1, &kick).is_err());
+    for size in [0, 3, 2048] {
+        assert!(guest.frontend.set_vring_num(1, size).is_err(), "{size}");
+    }
+    assert!(guest.frontend.set_vring_num(200, 16).is_err());
+    assert!(guest.frontend.set_vring_base(200, 0).is_err());
+    drop(guest);
     check_still_serves(&running);
 }

@@ -111,3 +111,20 @@ fn a_flush_does_not_vouch_for_what_a_killed_server_took_with_it() {
     let mut guest = reconnect(guest, &fifth);
     assert_eq!((flush(&mut guest), flush(&mut guest)), (1, 0), "the guest is told once");
 }
+
+#[test]
+fn a_guest_that_offers_more_requests_than_its_ring_has_descriptors_is_left_alone() {
+    let running = Running::serve(Silent, device(true));
+    let mut guest = Machine::new().connect(&running.socket(), 3, 0);
+    let style = Style { is_indirect: true, parts: 1 };
+    // A request that is never answered, again and again.
+    guest.submit(0, 3, (FLUSH, 0), &[], 0, style);
+    for _ in 0..100 {
+        guest.offer(0, 3);
+        guest.kick(0);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    guest.submit(1, 0, (77, 0), &[], 0, style);
+    guest.kick(1);
+    assert_eq!(guest.answer(1, |_| 0).status, 2, "the other rings are served");
+}
