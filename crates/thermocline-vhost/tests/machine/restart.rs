@@ -124,7 +124,13 @@ fn a_guest_that_offers_more_requests_than_its_ring_has_descriptors_is_left_alone
         guest.kick(0);
         std::thread::sleep(Duration::from_micros(200));
     }
-    guest.submit(1, 0, (77, 0), &[], 0, style);
-    guest.kick(1);
-    assert_eq!(guest.answer(1, |_| 0).status, 2, "the other rings are served");
+    // One that would be answered at once.
+    guest.submit(0, 5, (77, 0), &[], 0, style);
+    guest.kick(0);
+    for head in 0..3 {
+        guest.submit(1, head, (77, 0), &[], 0, style);
+        guest.kick(1);
+        assert_eq!(guest.answer(1, |_| 0).status, 2, "the other rings are served");
+    }
+    assert!(guest.take(0).is_none(), "the ring is served no more");
 }
