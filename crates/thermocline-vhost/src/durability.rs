@@ -88,3 +88,29 @@ impl Durability {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_flight::area_bytes;
+
+    #[test]
+    fn a_flush_covers_what_was_answered_before_it_was_taken() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(area_bytes(1, 8)).unwrap();
+        let area = Area::new(file, 0, area_bytes(1, 8), 1, 8).unwrap();
+        let durability = Durability::new(Some(area.clone()), 7);
+        assert_eq!(area.unflushed(), (7, false));
+        durability.wrote();
+        let covered = durability.covered();
+        durability.wrote();
+        assert!(durability.flushed(covered));
+        assert_eq!(area.unflushed(), (7, true), "the second write came after the flush");
+        let covered = durability.covered();
+        assert!(durability.flushed(covered));
+        assert_eq!(area.unflushed(), (7, false));
+        durability.wrote();
+        durability.settle();
+        assert_eq!(area.unflushed(), (7, false));
+    }
+}

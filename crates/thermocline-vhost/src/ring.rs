@@ -346,3 +346,31 @@ fn wish(memory: &GuestMemoryMmap, chain: &Chain, payload: &mut Vec<u8>) -> Wish 
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_with_a_request_is_not_waited_for() {
+        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x1_0000)]).unwrap();
+        let memory = Arc::new(memory);
+        let layout = Layout {
+            size: 8,
+            descriptors: GuestAddress(0x1000),
+            available: GuestAddress(0x2000),
+            used: GuestAddress(0x3000),
+            ..Layout::default()
+        };
+        let kick = tempfile::tempfile().unwrap();
+        let notes = (|_| Some(None), Arc::new(Durability::new(None, 1)));
+        let mut ring = Ring::new(layout, &memory, kick, None, notes).unwrap();
+        ring.enable(true);
+        assert!(ring.wait(), "there is nothing in it");
+        // The guest puts a request there just before we sleep, and was not asked to tell.
+        vm_memory::Bytes::write_obj(&*memory, 1_u16, GuestAddress(0x2002)).unwrap();
+        assert!(!ring.wait());
+        ring.enable(false);
+        assert!(ring.wait(), "nobody looks at it");
+    }
+}
