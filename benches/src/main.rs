@@ -9,6 +9,7 @@
 //! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it,
 //! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is,
 //! `cargo xtask bench -- auto` the policy that chooses beside those it chooses from,
+//! `cargo xtask bench -- placement` identifiers that choose placement handles of an SSD,
 //! `cargo xtask bench -- profile` traces generated from profiles beside those that they were made of.
 //! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
@@ -23,6 +24,7 @@ mod measure;
 mod nbd;
 mod papers;
 mod peers;
+mod placement;
 mod profile;
 mod replay;
 mod shadow;
@@ -50,6 +52,8 @@ enum Benchmark {
     Peers(peers::Arguments),
     /// Time and instructions of every hot-data identifier
     Identifiers(identifiers::Arguments),
+    /// Which identifier places writes best on a drive with placement handles, per byte of its memory
+    Placement(placement::Arguments),
     /// The SSD model, alone and beside SSDsim
     Ssd(ssd::Arguments),
     /// D-HFA and DEMOTE on three tiers, beside LRU on one
@@ -90,6 +94,7 @@ fn main() -> Result<()> {
         Benchmark::Papers(arguments) => papers::run_all(&arguments),
         Benchmark::Counted(arguments) => papers::replay_counted(&arguments),
         Benchmark::Peers(arguments) => peers::run_all(&arguments),
+        Benchmark::Placement(arguments) => placement::run_all(&arguments),
         Benchmark::Profile(arguments) => profile::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),

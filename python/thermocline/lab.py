@@ -385,6 +385,7 @@ def buffer(
     ssd: str | None = None,
     ssd_size: str | None = None,
     precondition: Mapping[str, float] | None = None,
+    placement: Mapping[str, int | str] | None = None,
     streams: str | None = None,
     closed_loop: int | None = None,
     parameters: Mapping[str, Value] | None = None,
@@ -407,8 +408,13 @@ def buffer(
         Its capacity, as in ``"4GiB"``, or ``"fit"`` for just what the trace needs.
     precondition : Mapping[str, float], optional
         What is written to it before: ``fill`` in ``[0, 1]``, ``overwrite`` >= 0, ``seed``.
+    placement : Mapping[str, int | str], optional
+        Placement handles of the drive: ``handles`` in ``[1, 16]``, ``isolation`` (``"initial"`` or
+        ``"persistent"``), ``reclaim_unit_blocks`` >= 1.
     streams : str, optional
-        The identifier that keeps hot and cold pages in different blocks.
+        What chooses the placement handle of each write: an identifier by the hotness of the page,
+        ``"oracle"``, or ``"none"``. Without handles, the identifier that keeps hot and cold pages
+        in different blocks.
     closed_loop : int, optional
         Requests kept outstanding instead of the trace's times, >= 1.
     parameters : Mapping[str, Value], optional
@@ -446,6 +452,7 @@ def buffer(
         "ssd": ssd,
         "ssd_size": ssd_size,
         "precondition": precondition,
+        "placement": placement,
         "streams": streams,
         "closed_loop": closed_loop,
         "parameters": parameters,

@@ -47,6 +47,7 @@ mod numbers;
 mod over_time;
 mod parameters;
 mod parts;
+mod placing;
 pub mod planning;
 mod refining;
 mod replay;
@@ -83,6 +84,7 @@ pub use identification::{
 pub use live_cache::{History, LiveCache, LivePages};
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
+pub use placing::{ORACLE, Placed, PlacementSummary, Streams, place};
 pub use refining::{Found, Progress, Refined, refine};
 pub use replay::{Recorder, Replay, WarmUp, replay};
 pub use run_while_compiling::{can_run_while_compiling, run_while_compiling};

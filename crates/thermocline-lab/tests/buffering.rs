@@ -7,9 +7,10 @@ use std::io::Cursor;
 use thermocline_core::config::Given;
 use thermocline_core::hotness;
 use thermocline_core::registry::{self, BUFFERS};
-use thermocline_device::ssd::{Precondition, SsdConfig};
+use thermocline_device::ssd::{GcBlocks, Isolation, Placement, Precondition, SsdConfig};
 use thermocline_lab::{
-    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, Watch, run_buffer, run_buffers,
+    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, Streams, Watch, run_buffer,
+    run_buffers,
 };
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
@@ -264,10 +265,40 @@ fn streams_are_fed_by_an_identifier() {
     let mbf = hotness::registry::find("mbf").unwrap();
     let values = mbf.values(&[]).unwrap();
     let ssd = BufferedSsd::new(SsdConfig { streams: 2, ..one_plane() });
-    let ssd = BufferedSsd { streams: Some((mbf, values)), ..ssd.fitted(&trace, 0.9).unwrap() };
+    let ssd = BufferedSsd {
+        streams: Some(Streams::Identifier(mbf, values)),
+        ..ssd.fitted(&trace, 0.9).unwrap()
+    };
     let configuration = configuration("none", "1p", Some(ssd));
     let summary = run_buffer(&trace, &configuration, false, &Watch::default()).unwrap();
     assert!(summary.erase_count().unwrap() > 0);
+}
+
+/// What a buffer flushes goes to the handles of the drive, and who knows the flushes to come places best.
+#[test]
+fn flushes_are_placed() {
+    let trace = mixed();
+    let placement = Some(Placement { isolation: Isolation::Persistent, ..Placement::of(4) });
+    let config = SsdConfig { gc_blocks: GcBlocks::Separate, placement, ..one_plane() };
+    let ssd = BufferedSsd::new(SsdConfig { over_provisioning: 0.2, ..config });
+    let ssd = ssd.fitted(&trace, 1.0).unwrap();
+    let mbf = hotness::registry::find("mbf").unwrap();
+    let mbf = Streams::Identifier(mbf, mbf.values(&[]).unwrap());
+    for (policy, size) in [("none", "1p"), ("fab", "500p")] {
+        let run = |streams: Option<Streams>| {
+            let ssd = BufferedSsd { streams, ..ssd.clone() };
+            let configuration = configuration(policy, size, Some(ssd));
+            let summary = run_buffer(&trace, &configuration, true, &Watch::default()).unwrap();
+            let placed = summary.ssd.clone().unwrap().placement.unwrap();
+            let pages = summary.pages_flushed + summary.pages_padded;
+            assert_eq!(placed.pages_written.iter().sum::<u64>(), pages, "{policy}");
+            (summary.write_amplification().unwrap(), placed)
+        };
+        let [none, of_mbf, oracle] = [None, Some(mbf.clone()), Some(Streams::Oracle)].map(run);
+        assert_eq!(none.1.pages_written[1..], [0; 3]);
+        assert!(of_mbf.1.pages_written.iter().filter(|&&pages| pages > 0).count() > 1);
+        assert!(oracle.0 < none.0, "{policy}: {} and {}", oracle.0, none.0);
+    }
 }
 
 #[test]

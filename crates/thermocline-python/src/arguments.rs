@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyMapping};
 use thermocline_core::PageCost;
 use thermocline_core::config::Given;
 use thermocline_core::registry::PolicyEntry;
-use thermocline_device::ssd::Precondition;
+use thermocline_device::ssd::{Isolation, Placement, Precondition};
 use thermocline_lab::corpus::{Request, Split};
 use thermocline_lab::mrc::Rate;
 use thermocline_lab::planning::{CURRENCY, Objective, PlanOptions};
@@ -114,6 +114,7 @@ impl<'py> Arguments<'py> {
             ssd: ssd.map(|name| DriveSpec::from(name.as_str())),
             ssd_size: self.ssd_size()?,
             precondition: self.precondition()?,
+            placement: self.placement()?,
             streams: self.text("streams")?,
             closed_loop: self.closed_loop()?,
             parameters: self.parameters("parameters")?,
@@ -165,6 +166,7 @@ impl<'py> Arguments<'py> {
             ssd_size: ssd.is_some().then_some(SsdSize::Fit),
             ssd,
             precondition: None,
+            placement: None,
             streams: None,
             closed_loop: self.whole_u32("buffer_closed_loop")?,
             parameters: self.parameters("buffer_parameters")?,
@@ -350,6 +352,40 @@ impl<'py> Arguments<'py> {
             }
         }
         Ok(Some(precondition))
+    }
+
+    fn placement(&self) -> PyResult<Option<Placement>> {
+        let given = self.mapping("placement")?;
+        if given.is_empty() {
+            return Ok(None);
+        }
+        let mut placement = Placement::of(0);
+        for (name, value) in given {
+            let place = format!("placement[{name:?}]");
+            let number = || {
+                let number = whole(&place, &value, 1, u32::MAX.into())?;
+                Ok::<u32, PyErr>(u32::try_from(number).unwrap_or(u32::MAX))
+            };
+            match name.as_str() {
+                "handles" => placement.handles = number()?,
+                "reclaim_unit_blocks" => placement.reclaim_unit_blocks = number()?,
+                "isolation" => {
+                    placement.isolation = match value.extract::<String>().as_deref() {
+                        Ok("initial") => Isolation::Initial,
+                        Ok("persistent") => Isolation::Persistent,
+                        Ok(_) | Err(_) => {
+                            return Err(wrong(&place, &value, "\"initial\" or \"persistent\""));
+                        }
+                    };
+                }
+                _ => {
+                    let message =
+                        format!("{place}: there are handles, isolation and reclaim_unit_blocks");
+                    return Err(configuration(message));
+                }
+            }
+        }
+        Ok(Some(placement))
     }
 
     /// The prices of RAM, flash and disk.

@@ -336,8 +336,11 @@ pub(crate) struct BufferOptions {
     /// Write to the drive before the trace: fill=0.9 (of it, in order), overwrite=2 (times that, at random), seed=7
     #[arg(long, value_name = "HOW")]
     pub(crate) precondition: Option<String>,
-    /// Let an identifier keep hot and cold pages in different blocks; see `thermocline identifiers`
-    #[arg(long, value_name = "IDENTIFIER")]
+    /// Give the drive placement handles: `handles=8,isolation=persistent,reclaim_unit_blocks=4`; by default, isolation is `initial` and a unit is one block
+    #[arg(long, value_name = "HOW")]
+    pub(crate) placement: Option<String>,
+    /// Choose placement handles by the hotness of pages, with an identifier (see `thermocline identifiers`), `oracle` or `none`; without --placement, keep hot and cold pages in different blocks
+    #[arg(long, value_name = "NAME")]
     pub(crate) streams: Option<String>,
     /// Keep N requests outstanding instead of taking the trace's times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -22,6 +22,7 @@ use core::fmt::Debug;
 use crate::PageId;
 use registry::IdentifierEntry;
 
+mod classes;
 pub mod count_min;
 pub mod dam;
 mod filters;
@@ -35,6 +36,7 @@ pub mod tiny_lfu;
 pub mod two_level_lru;
 pub mod wdac;
 
+pub use classes::{CLASSES_MAX, Classes};
 pub use filters::{Filters, Packed, Separate};
 pub use hash::PageHash;
 pub use lanes::{Lanes, Place, WIDTH_BITS_MAX};

@@ -392,7 +392,7 @@ impl SsdConfig {
                     GcBlocks::Separate => self.copy_streams(),
                     GcBlocks::Shared => 0,
                 };
-                let wear = u32::from(self.static_wear_threshold > 0);
+                let wear = if self.static_wear_threshold > 0 { self.copy_streams() } else { 0 };
                 Self::FREE_BLOCKS_LEAST + self.host_streams() + gc + wear
             }
             Mapping::Block => Self::FREE_BLOCKS_LEAST,
@@ -488,8 +488,8 @@ impl SsdConfig {
         within("gc_choices", self.gc_choices, 1, 1024)?;
         within("streams", self.streams, 1, 2)?;
         if let Some(placement) = self.placement {
-            let is_mixed = self.static_wear_threshold > 0 || self.gc_blocks == GcBlocks::Shared;
-            placement.check(self.streams == 1 && self.mapping == Mapping::Page, is_mixed)?;
+            let is_alone = self.streams == 1 && self.mapping == Mapping::Page;
+            placement.check(is_alone, self.gc_blocks == GcBlocks::Shared)?;
         }
         within("erase_limit", self.erase_limit, 1, u32::MAX)?;
         within("initial_bad_blocks", self.initial_bad_blocks, 0.0, 0.5)

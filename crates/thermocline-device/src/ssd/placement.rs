@@ -67,7 +67,7 @@ impl Placement {
             return Err(bad("handles", self.handles, permitted));
         }
         if self.is_persistent() && is_mixed {
-            let permitted = "\"initial\" with static wear levelling or shared blocks";
+            let permitted = "\"initial\" with shared blocks";
             return Err(bad("isolation", "persistent", permitted));
         }
         Ok(())

@@ -23,15 +23,17 @@ fn any_placement() -> impl Strategy<Value = Option<Placement>> {
     ))
 }
 
-/// The same drive with the handles, as far as they go with the rest; six times the blocks, for the
+/// The same drive with the handles, as far as they go with the rest; eight times the blocks, for the
 /// units that they keep open.
 fn placed(config: SsdConfig, placement: Option<Placement>) -> SsdConfig {
     let Some(placement) = placement.filter(|_| config.mapping == Mapping::Page) else {
         return config;
     };
-    let is_mixed = config.static_wear_threshold > 0 || config.gc_blocks == GcBlocks::Shared;
-    let isolation = if is_mixed { Isolation::Initial } else { placement.isolation };
-    let blocks_per_plane = config.blocks_per_plane * 6;
+    let isolation = match config.gc_blocks {
+        GcBlocks::Shared => Isolation::Initial,
+        GcBlocks::Separate => placement.isolation,
+    };
+    let blocks_per_plane = config.blocks_per_plane * 8;
     let placement = Some(Placement { isolation, ..placement });
     SsdConfig { placement, blocks_per_plane, ..config }
 }

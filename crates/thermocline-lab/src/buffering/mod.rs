@@ -13,14 +13,16 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use thermocline_core::Geometry;
 use thermocline_core::config::Given;
 use thermocline_core::registry::PolicyEntry;
-use thermocline_core::{Geometry, config, hotness};
 use thermocline_device::ssd::{Precondition, SsdConfig, SsdMetrics};
 use thermocline_trace::CompiledTrace;
 
 use crate::timing::{Placement, subpages};
-use crate::{Arrivals, LabError, ResponseSummary, TierSize, TraceSummary, Watch};
+use crate::{
+    Arrivals, LabError, PlacementSummary, ResponseSummary, Streams, TierSize, TraceSummary, Watch,
+};
 
 /// Pages of a flash block where no SSD says otherwise: those of SSDsim's default geometry.
 const PAGES_PER_BLOCK: u32 = 64;
@@ -47,8 +49,9 @@ pub struct BufferedSsd {
     pub config: SsdConfig,
     /// What is written to it before the trace.
     pub precondition: Option<Precondition>,
-    /// What tells hot pages from cold ones, if they are kept apart.
-    pub streams: Option<(&'static hotness::registry::IdentifierEntry, config::Values)>,
+    /// What chooses the placement handle of each write; without handles, the identifier that tells
+    /// hot pages from cold ones for two streams.
+    pub streams: Option<Streams>,
 }
 
 /// The results of one run. Its JSON form is a contract.
@@ -123,6 +126,9 @@ pub struct SsdSummary {
     pub duration_s: f64,
     /// Requests that lie before the one before them in the trace, and were taken to come with it.
     pub time_reversals: u64,
+    /// What placement did; none in a drive without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementSummary>,
     /// Its figures.
     #[serde(flatten)]
     pub metrics: Box<SsdMetrics>,

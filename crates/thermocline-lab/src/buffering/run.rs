@@ -14,9 +14,12 @@ use super::tally::{Tally, Traffic};
 use super::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, Layout, SsdSummary,
 };
+use crate::placing::Handles;
 use crate::timing::Placement;
 use crate::watch::CHUNK_ACCESSES;
-use crate::{Arrivals, LabError, ResponseSummary, TraceSummary, Watch, summary};
+use crate::{
+    Arrivals, LabError, PlacementSummary, ResponseSummary, Streams, TraceSummary, Watch, summary,
+};
 
 /// How long the buffer takes to serve the pages of a request: SSDsim's constant.
 const BUFFER_NS: u64 = 1_000;
@@ -53,23 +56,34 @@ pub(super) fn run(
         write_miss: WriteMiss::Allocate,
         ..Setup::new(layout.geometry.clone(), vec![buffer_pages])
     };
-    let mut stage = Stage {
-        trace,
-        policy: entry.build(&setup, &values)?,
-        policy_name: &entry.name,
-        watch,
-        actions: Actions::new(),
-        ledger: is_checked.then(|| Ledger::new(footprint_pages, &[buffer_pages])),
-        tally: Tally::new(&layout.geometry, pages_per_block),
-        traffic: Traffic::default(),
+    let begin = |is_checked: bool, watch| -> Result<Stage<'_>, LabError> {
+        Ok(Stage {
+            trace,
+            policy: entry.build(&setup, &values)?,
+            policy_name: &entry.name,
+            watch,
+            actions: Actions::new(),
+            ledger: is_checked.then(|| Ledger::new(footprint_pages, &[buffer_pages])),
+            tally: Tally::new(&layout.geometry, pages_per_block),
+            traffic: Traffic::default(),
+        })
     };
+    // A look ahead for an oracle is no progress.
+    let silent = Watch::default();
+    let mut stage = begin(is_checked, watch)?;
     let ssd = match (&configuration.ssd, &layout.placement) {
         (Some(ssd), Some(placement)) => {
-            let drive = Drive::new(trace, ssd, placement, layout.subpages)?;
+            let handles = handles(ssd, footprint_pages, || {
+                let mut writes = vec![];
+                begin(false, &silent)?
+                    .run_untimed(|traffic| writes.extend_from_slice(&traffic.writes))?;
+                Ok(writes)
+            })?;
+            let drive = Drive::new(trace, ssd, handles, placement, layout.subpages)?;
             Some((ssd, placement, stage.run_timed(drive, configuration.arrivals)?))
         }
         _ => {
-            stage.run_untimed()?;
+            stage.run_untimed(|_| ())?;
             None
         }
     };
@@ -79,6 +93,19 @@ pub(super) fn run(
         parameters: summary::parameters(&values),
     };
     Ok(summarise(&stage, policy, buffer_pages, ssd))
+}
+
+/// The placement handles of a drive that has some, with what chooses among them. `writes` are what the
+/// buffer will flush, for an oracle.
+fn handles(
+    ssd: &BufferedSsd,
+    pages: u32,
+    writes: impl FnOnce() -> Result<Vec<PageId>, LabError>,
+) -> Result<Option<Handles>, LabError> {
+    let Some(placement) = ssd.config.placement else { return Ok(None) };
+    let streams = ssd.streams.as_ref();
+    let chooser = streams.map(|one| one.chooser(placement.handles, pages, writes)).transpose()?;
+    Ok(Some(Handles::new(placement.handles, streams, chooser)))
 }
 
 /// The figures of a run.
@@ -98,6 +125,7 @@ fn summarise(
         addresses: placement.name(),
         duration_s: timed.duration_s,
         time_reversals: timed.time_reversals,
+        placement: timed.placed,
         metrics: timed.metrics,
     });
     BufferSummary {
@@ -137,6 +165,7 @@ struct Timed {
     response_us: ResponseSummary,
     duration_s: f64,
     time_reversals: u64,
+    placed: Option<PlacementSummary>,
     metrics: Box<SsdMetrics>,
 }
 
@@ -155,7 +184,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn run_untimed(&mut self) -> Result<(), LabError> {
+    /// Runs without a drive; `each` is told what every access would ask of it.
+    fn run_untimed(&mut self, mut each: impl FnMut(&Traffic)) -> Result<(), LabError> {
         for first in (0..self.trace.len()).step_by(CHUNK_ACCESSES) {
             let chunk = first..self.trace.len().min(first + CHUNK_ACCESSES);
             self.watch.advance(chunk.len());
@@ -163,6 +193,7 @@ impl Stage<'_> {
             for index in chunk {
                 self.prefetch(index);
                 self.access(self.trace.access(index))?;
+                each(&self.traffic);
             }
         }
         Ok(())
@@ -210,6 +241,7 @@ impl Stage<'_> {
             },
             duration_s: drive.last_answer.0 as f64 / 1e9,
             time_reversals,
+            placed: drive.handles.as_ref().map(Handles::summary),
             metrics: Box::new(drive.ssd.metrics()),
         })
     }
@@ -229,6 +261,8 @@ struct Request {
 /// The SSD, and who waits for it.
 struct Drive<'a> {
     ssd: Ssd,
+    /// The placement handles, if it has some.
+    handles: Option<Handles>,
     placement: &'a Placement,
     subpages: u64,
     now: Nanos,
@@ -251,17 +285,18 @@ impl<'a> Drive<'a> {
     fn new(
         trace: &CompiledTrace,
         ssd: &BufferedSsd,
+        handles: Option<Handles>,
         placement: &'a Placement,
         subpages: u32,
     ) -> Result<Self, LabError> {
-        let identifier = ssd
-            .streams
-            .as_ref()
-            .map(|(entry, values)| {
+        let identifier = match &ssd.streams {
+            // The host chooses handles; streams are the drive's own.
+            Some(Streams::Identifier(entry, values)) if handles.is_none() => {
                 let pages = u32::try_from(ssd.config.logical_pages()).unwrap_or(u32::MAX);
-                entry.build(pages, values)
-            })
-            .transpose()?;
+                Some(entry.build(pages, values)?)
+            }
+            Some(Streams::Identifier(..) | Streams::Oracle) | None => None,
+        };
         let mut drive = Ssd::new(&ssd.config, identifier)?;
         if let Some(precondition) = &ssd.precondition {
             drive.precondition(precondition)?;
@@ -279,6 +314,7 @@ impl<'a> Drive<'a> {
         let none = Request { arrival: Nanos(0), op: Op::Read, pending: 0, answered: Nanos(0) };
         Ok(Self {
             ssd: drive,
+            handles,
             placement,
             subpages: u64::from(subpages),
             now: Nanos(0),
@@ -344,14 +380,21 @@ impl<'a> Drive<'a> {
         self.submit(DeviceOp::Write, &traffic.writes)
     }
 
-    /// Submits pages; neighbours in one request.
+    /// Submits pages; neighbours of one placement handle in one request.
     fn submit(&mut self, op: DeviceOp, pages: &[PageId]) -> Result<(), LabError> {
-        let mut pages = pages.iter().map(|&page| self.placement.address(page)).peekable();
-        while let Some(first) = pages.next() {
+        let placement = self.placement;
+        let mut handles = self.handles.as_mut().filter(|_| op == DeviceOp::Write);
+        let placed = |&page: &PageId| {
+            let handle = handles.as_mut().map_or(0, |handles| handles.choose(page));
+            (handle, placement.address(page))
+        };
+        let mut pages = pages.iter().map(placed).peekable();
+        while let Some((handle, first)) = pages.next() {
             let mut end = first + 1;
-            while pages.next_if_eq(&end).is_some() {
+            while pages.next_if_eq(&(handle, end)).is_some() {
                 end += 1;
             }
+            self.ssd.select_handle(handle)?;
             let count = (end - first) * self.subpages;
             let request = DeviceRequest {
                 op,

@@ -2,10 +2,14 @@
 
 use super::{Figure, On, less, more, percent};
 use crate::numbers::{one_decimal, two_decimals, whole};
-use crate::{BufferSummary, ResponseSummary};
+use crate::{BufferSummary, PlacementSummary, ResponseSummary};
 
 fn response(run: &BufferSummary) -> Option<&ResponseSummary> {
     run.response_us.as_ref()
+}
+
+fn placement(run: &BufferSummary) -> Option<&PlacementSummary> {
+    run.ssd.as_ref()?.placement.as_ref()
 }
 
 type Row = Figure<BufferSummary>;
@@ -90,6 +94,20 @@ pub const BUFFERS: &[Row] = &[
         "programs per page flushed",
         two_decimals,
     )),
+    Row::count(
+        "handles",
+        "handles",
+        "placement handles of the drive; none without placement",
+        |run| Some(placement(run)?.handles.into()),
+    )
+    .inside("ssd.placement.handles"),
+    Row::count(
+        "identifier_bytes",
+        "bytes",
+        "what chooses among placement handles takes, with the bounds of its classes; none without placement",
+        |run| Some(placement(run)?.identifier_bytes),
+    )
+    .inside("ssd.placement.identifier_bytes"),
     Row::real("write_mean_us", "us", "mean response of writes", |run| {
         Some(response(run)?.write.mean)
     })

@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 use thermocline_core::hotness;
 use thermocline_core::names::there_are;
 use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
-use thermocline_device::ssd::Precondition;
+use thermocline_device::ssd::{Placement, Precondition};
 use thermocline_trace::CompiledTrace;
 
 use super::Step::Key;
 use super::{DriveSpec, ParameterSpec, Selection};
 use crate::parameters::{Owner, Parameters};
-use crate::{Arrivals, BufferConfiguration, BufferedSsd, LabError, TierSize, find_ssd};
+use crate::{
+    Arrivals, BufferConfiguration, BufferedSsd, LabError, ORACLE, Streams, TierSize, find_ssd,
+};
 
 /// Write buffers, their sizes, and the drive behind them.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -25,7 +27,10 @@ pub struct BufferSpec {
     pub ssd_size: Option<SsdSize>,
     /// What is written to the drive before the trace; nothing if absent.
     pub precondition: Option<Precondition>,
-    /// The identifier that keeps hot and cold pages in different blocks of the drive.
+    /// Placement handles of the drive; its own if absent.
+    pub placement: Option<Placement>,
+    /// What chooses the placement handle of each write: an identifier, `oracle`, or `none`. In a drive
+    /// without handles, the identifier that keeps hot and cold pages in different blocks.
     pub streams: Option<String>,
     /// Requests kept outstanding instead of arrivals at the trace's times, at least 1.
     pub closed_loop: Option<u32>,
@@ -50,8 +55,15 @@ pub struct Buffers<'a> {
     spec: &'a BufferSpec,
     policies: Vec<&'static PolicyEntry>,
     ssd: Option<BufferedSsd>,
-    streams: Option<&'static hotness::registry::IdentifierEntry>,
+    streams: Option<Chosen>,
     parameters: Parameters<'a>,
+}
+
+/// What chooses, by its name.
+#[derive(Clone, Copy, Debug)]
+enum Chosen {
+    Identifier(&'static hotness::registry::IdentifierEntry),
+    Oracle,
 }
 
 impl BufferSpec {
@@ -62,12 +74,30 @@ impl BufferSpec {
     pub fn buffers(&self) -> Result<Buffers<'_>, LabError> {
         let policies = self.policies.resolve(|| BUFFERS.iter().collect(), find_buffer)?;
         let ssd = self.drive()?;
-        let streams = self.streams.as_deref().map(hotness::registry::find).transpose();
-        let streams = streams.map_err(|error| LabError::at(&[Key("streams")], error))?;
+        let streams = self.chosen(ssd.as_ref())?;
         let mut owners: Vec<Owner<'_>> = policies.iter().map(|&policy| policy.into()).collect();
-        owners.extend(streams.map(Owner::from));
+        if let Some(Chosen::Identifier(entry)) = streams {
+            owners.push(entry.into());
+        }
         let parameters = Parameters::new(&self.parameters, &owners)?;
         Ok(Buffers { spec: self, policies, ssd, streams, parameters })
+    }
+
+    /// What chooses streams or handles.
+    fn chosen(&self, ssd: Option<&BufferedSsd>) -> Result<Option<Chosen>, LabError> {
+        let has_handles = ssd.is_some_and(|ssd| ssd.config.placement.is_some());
+        match self.streams.as_deref() {
+            None | Some("none") => Ok(None),
+            Some(ORACLE) if has_handles => Ok(Some(Chosen::Oracle)),
+            Some(ORACLE) => {
+                let reason = "an oracle chooses placement handles: give the drive some, as `placement` handles=8";
+                Err(LabError::at(&[Key("streams")], reason))
+            }
+            Some(name) => match hotness::registry::find(name) {
+                Ok(entry) => Ok(Some(Chosen::Identifier(entry))),
+                Err(error) => Err(LabError::at(&[Key("streams")], error)),
+            },
+        }
     }
 
     /// The drive at its own size.
@@ -76,6 +106,7 @@ impl BufferSpec {
             let without = [
                 ("ssd_size", self.ssd_size.is_some()),
                 ("precondition", self.precondition.is_some()),
+                ("placement", self.placement.is_some()),
                 ("streams", self.streams.is_some()),
                 ("closed_loop", self.closed_loop.is_some()),
             ];
@@ -92,7 +123,8 @@ impl BufferSpec {
         if let Some(precondition) = self.precondition {
             precondition.validate().map_err(|error| LabError::at(&[Key("precondition")], error))?;
         }
-        let config = find_ssd(drive)?;
+        let mut config = find_ssd(drive)?;
+        config.placement = self.placement.or(config.placement);
         Ok(Some(BufferedSsd { precondition: self.precondition, ..BufferedSsd::new(config) }))
     }
 }
@@ -110,7 +142,10 @@ impl Buffers<'_> {
             (policy.name.to_string(), self.parameters.of(&[Owner::from(*policy)]))
         };
         let policies = self.policies.iter().map(given).collect();
-        let streams = self.streams.map(|entry| self.parameters.of(&[entry.into()]));
+        let streams = self.streams.map(|chosen| match chosen {
+            Chosen::Identifier(entry) => self.parameters.of(&[entry.into()]),
+            Chosen::Oracle => vec![],
+        });
         let spec = self.spec;
         let rest = (spec.ssd_size, spec.precondition, &spec.streams, spec.closed_loop);
         (policies, format!("{:?} {streams:?} {rest:?}", self.ssd))
@@ -145,11 +180,16 @@ impl Buffers<'_> {
 
     /// The drive with its streams and at its size.
     fn sized(&self, mut ssd: BufferedSsd, trace: &CompiledTrace) -> Result<BufferedSsd, LabError> {
-        if let Some(identifier) = self.streams {
-            ssd.config.streams = 2;
-            ssd.streams = Some((identifier, self.parameters.values(identifier.into())?));
+        match self.streams {
+            Some(Chosen::Identifier(entry)) => {
+                ssd.config.streams = if ssd.config.placement.is_some() { 1 } else { 2 };
+                let values = self.parameters.values(entry.into())?;
+                ssd.streams = Some(Streams::Identifier(entry, values));
+            }
+            Some(Chosen::Oracle) => ssd.streams = Some(Streams::Oracle),
+            None => {}
         }
-        // Two streams keep more blocks open, which a drive of the size asked for must have.
+        // Streams and handles keep more blocks open, which a drive of the size asked for must have.
         match self.spec.ssd_size {
             None => Ok(ssd),
             Some(SsdSize::Fit) => ssd.fitted(trace, 1.0),

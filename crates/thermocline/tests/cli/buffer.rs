@@ -114,6 +114,39 @@ fn the_drive_can_be_shaped() {
 }
 
 #[test]
+fn an_identifier_chooses_placement_handles() {
+    let drive = ["--ssd", "slc-2008", "--closed-loop", "8", "--ssd-size", "fit", "--json"];
+    let found = |more: &[&str]| {
+        let words = [&drive[..], &["--placement"], more].concat();
+        json(&buffer("none", "300p", &words))[0]["ssd"].clone()
+    };
+    let none = found(&["handles=4"]);
+    assert_eq!(none["placement"]["streams"], "none");
+    assert_eq!(none["placement"]["pages_written"].as_array().unwrap().len(), 4);
+    let persistent = "handles=3,isolation=persistent,reclaim_unit_blocks=2";
+    let dam = found(&[persistent, "--streams", "dam", "--param", "dam.threshold=3"]);
+    assert_eq!(dam["placement"]["streams"], "dam");
+    assert!(dam["placement"]["identifier_bytes"].as_u64().unwrap() > 0);
+    let oracle = found(&["handles=8", "--streams", "oracle"]);
+    let written = oracle["placement"]["pages_written"].as_array().unwrap();
+    let used = written.iter().filter(|pages| pages.as_u64().unwrap() > 0).count();
+    // Pages that live equally long are not parted.
+    assert!((4..=8).contains(&used), "{written:?}");
+
+    let with = |more: &[&'static str]| [&drive[..6], more].concat();
+    let wrong = |text: &'static str, expected: &[&str]| {
+        fails(&buffer("lru", "300p", &with(&["--placement", text])), expected);
+    };
+    wrong("handles=17", &["handles", "1 to 16"]);
+    wrong("isolation=persistent", &["handles", "1 to 16"]);
+    wrong("handles=2,isolation=none", &["--placement", "handles=8,isolation=persistent"]);
+    wrong("8", &["--placement", "handles=8"]);
+    fails(&buffer("lru", "300p", &with(&["--streams", "oracle"])), &["--streams", "handles=8"]);
+    fails(&buffer("lru", "300p", &with(&["--streams", "orakel"])), &["orakel"]);
+    fails(&buffer("lru", "300p", &["--placement", "handles=2"]), &["--placement", "ssdsim"]);
+}
+
+#[test]
 fn what_cannot_be_says_what_could() {
     let drive = ["--ssd", "ssdsim", "--closed-loop", "4"];
     let with = |more: &[&'static str]| [&drive[..], more].concat();

@@ -3,7 +3,8 @@
 //! A stream fills a physical page of a plane before it turns to the next plane.
 //!
 //! Each plane has an open block per stream of the host, one for what garbage collection moves, and
-//! one, of the most worn free blocks, for what static wear levelling moves. Below the threshold every
+//! one, of the most worn free blocks, for what static wear levelling moves; with persistently isolated
+//! handles, the latter two for each handle. Below the threshold every
 //! write to the plane collects one block, if that frees a part of it that is worth it; when free
 //! blocks run out, blocks are collected, whatever they free, until the write has room.
 //!
@@ -32,7 +33,7 @@ const WORTH: u32 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct PageMap {
     pub(crate) tally: Tally,
-    /// Per plane and stream: those of the host, those of copies, that of wear levelling; NONE if there
+    /// Per plane and stream: those of the host, those of copies, those of wear levelling; NONE if there
     /// is none.
     open: Vec<u32>,
     /// Open blocks of a plane.
@@ -48,6 +49,8 @@ pub(crate) struct PageMap {
     gc_unit: GcUnit,
     /// The stream that copies go to; with persistently isolated handles, that of handle 0.
     copies: usize,
+    /// The stream that static wear levelling moves to, likewise.
+    wear: usize,
     chooser: Chooser,
     static_wear_threshold: u32,
     free_blocks_least: u32,
@@ -70,7 +73,7 @@ impl PageMap {
         let threshold = libm::ceil(f64::from(of_plane) * config.gc_threshold) as u32;
         let hosts = config.host_streams() as usize;
         let is_persistent = config.placement.is_some_and(Placement::is_persistent);
-        let streams = hosts + config.copy_streams() as usize + 1;
+        let streams = hosts + 2 * config.copy_streams() as usize;
         Self {
             tally: Tally::default(),
             open: vec![NONE; nand.geometry().planes as usize * streams],
@@ -85,6 +88,7 @@ impl PageMap {
                 GcBlocks::Separate => hosts,
                 GcBlocks::Shared => 0,
             },
+            wear: hosts + config.copy_streams() as usize,
             chooser: Chooser::new(config),
             static_wear_threshold: config.static_wear_threshold,
             free_blocks_least: SsdConfig::FREE_BLOCKS_LEAST,
@@ -165,6 +169,11 @@ impl PageMap {
         }
     }
 
+    /// The handle whose data a block holds if those of handles are kept apart, else 0.
+    fn kept_apart(&self, block: u32) -> usize {
+        self.handle_of.get(block as usize).map_or(0, |&handle| handle.into())
+    }
+
     /// Turns a stream to the next plane.
     fn turn(&mut self, stream: usize, planes: u32) {
         let next = self.turns[stream] + 1;
@@ -231,8 +240,8 @@ impl PageMap {
         // A victim that is not the emptiest may free nothing, as long as another one can.
         let emptiest = nand.emptiest(plane).map_or(0, |block| nand.block(block).valid);
         let is_worth = nand.pages_per_block() - emptiest >= worth;
-        let handle = self.handle_of.get(victim as usize).map_or(0, |&handle| usize::from(handle));
-        if !is_worth || !self.move_pages(nand, victim, self.copies + handle, Cause::Gc, work) {
+        let stream = self.copies + self.kept_apart(victim);
+        if !is_worth || !self.move_pages(nand, victim, stream, Cause::Gc, work) {
             return false;
         }
         self.level_wear(nand, plane, work);
@@ -299,7 +308,8 @@ impl PageMap {
             .min_by_key(|&block| (nand.block(block).erases, nand.block(block).closed_at));
         if let Some(coldest) = coldest.filter(|&block| nand.block(block).erases < most - threshold)
         {
-            self.move_pages(nand, coldest, self.streams - 1, Cause::Wear, work);
+            let stream = self.wear + self.kept_apart(coldest);
+            self.move_pages(nand, coldest, stream, Cause::Wear, work);
         }
     }
 

@@ -90,6 +90,7 @@ fn buffers(options: &CorpusRunOptions) -> BufferSpec {
         ssd_size: ssd.is_some().then_some(SsdSize::Fit),
         ssd,
         precondition: None,
+        placement: None,
         streams: None,
         closed_loop: options.buffer_closed_loop,
         parameters: options.buffer_parameters.clone(),

@@ -1,0 +1,213 @@
+//! Which placement handle, or stream, of a solid-state drive a write gets.
+//!
+//! An identifier chooses by the hotness of the page, in as many classes as the drive has handles; the coldest
+//! class is handle 0. An oracle, which knows when each page is written next, is the best end of what
+//! can be had; a drive without placement is the other. Behind a write buffer, writes are what the buffer
+//! flushes.
+
+mod oracle;
+
+use thermocline_core::config::Values;
+use thermocline_core::hotness::Classes;
+use thermocline_core::hotness::registry::IdentifierEntry;
+use thermocline_core::{BoxedIdentifier, PageId};
+use thermocline_device::queueing::{DeviceOp, DeviceRequest};
+use thermocline_device::ssd::{Ssd, SsdConfig, SsdMetrics};
+
+use crate::watch::CHUNK_ACCESSES;
+use crate::{LabError, Watch};
+
+use oracle::oracle_classes;
+
+/// Writes ahead whose map entries are fetched.
+const PREFETCH_WRITES: usize = 16;
+
+/// How an oracle goes by, where users choose it.
+pub const ORACLE: &str = "oracle";
+
+/// What chooses the handle of a write, or the stream if the drive has two and no handles.
+#[derive(Clone, Debug)]
+pub enum Streams {
+    /// An identifier with its parameters, by the hotness of the page.
+    Identifier(&'static IdentifierEntry, Values),
+    /// The time until the page is written next. It needs placement handles.
+    Oracle,
+}
+
+/// Chooses the handle of each write of a run, in order.
+#[derive(Debug)]
+pub(crate) enum Chooser {
+    Identifier { classes: Classes, identifier: BoxedIdentifier },
+    Oracle { classes: Box<[u8]>, next: usize },
+}
+
+/// What placement did in a run.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PlacementSummary {
+    /// What chooses the handle: the name of an identifier, `oracle`, or `none`.
+    pub streams: &'static str,
+    /// Placement handles of the drive.
+    pub handles: u32,
+    /// Bytes that the identifier takes, with the bounds of its classes; 0 for an oracle.
+    pub identifier_bytes: u64,
+    /// Pages that were written with each handle, pages of the trace.
+    pub pages_written: Vec<u64>,
+}
+
+/// What a drive did with writes that were placed.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The drive's figures after the warm-up.
+    pub metrics: SsdMetrics,
+    /// What was placed where, from the first write on.
+    pub placement: PlacementSummary,
+}
+
+impl Streams {
+    /// The name by which users choose it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Identifier(entry, _) => entry.name,
+            Self::Oracle => ORACLE,
+        }
+    }
+
+    /// A chooser for a drive of so many handles. `writes` are the writes to come, of pages below
+    /// `pages`; only an oracle asks for them.
+    pub(crate) fn chooser(
+        &self,
+        handles: u32,
+        pages: u32,
+        writes: impl FnOnce() -> Result<Vec<PageId>, LabError>,
+    ) -> Result<Chooser, LabError> {
+        Ok(match self {
+            Self::Identifier(entry, values) => Chooser::Identifier {
+                classes: Classes::new(handles),
+                identifier: entry.build(pages, values)?,
+            },
+            Self::Oracle => {
+                Chooser::Oracle { classes: oracle_classes(&writes()?, pages, handles)?, next: 0 }
+            }
+        })
+    }
+}
+
+impl Chooser {
+    /// The handle of the next write.
+    ///
+    /// # Panics
+    /// If an oracle is asked for more writes than it knows.
+    pub(crate) fn choose(&mut self, page: PageId) -> u32 {
+        match self {
+            Self::Identifier { classes, identifier } => classes.record(&mut **identifier, page),
+            Self::Oracle { classes, next } => {
+                *next += 1;
+                classes[*next - 1].into()
+            }
+        }
+    }
+
+    pub(crate) fn prefetch(&self, page: PageId) {
+        match self {
+            Self::Identifier { identifier, .. } => identifier.prefetch(page),
+            Self::Oracle { .. } => {}
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Identifier { classes, identifier } => {
+                (identifier.memory_bits() + classes.memory_bits()).div_ceil(8)
+            }
+            Self::Oracle { .. } => 0,
+        }
+    }
+}
+
+/// The handles of a drive, who chooses among them, and how often each was chosen.
+#[derive(Debug)]
+pub(crate) struct Handles {
+    chooser: Option<Chooser>,
+    streams: &'static str,
+    pages_written: Vec<u64>,
+}
+
+impl Handles {
+    /// Without a chooser all writes are of handle 0.
+    pub(crate) fn new(handles: u32, streams: Option<&Streams>, chooser: Option<Chooser>) -> Self {
+        Self {
+            chooser,
+            streams: streams.map_or("none", Streams::name),
+            pages_written: vec![0; handles as usize],
+        }
+    }
+
+    /// The handle of the next write.
+    pub(crate) fn choose(&mut self, page: PageId) -> u32 {
+        let handle = self.chooser.as_mut().map_or(0, |chooser| chooser.choose(page));
+        self.pages_written[handle as usize] += 1;
+        handle
+    }
+
+    pub(crate) fn prefetch(&self, page: PageId) {
+        if let Some(chooser) = &self.chooser {
+            chooser.prefetch(page);
+        }
+    }
+
+    pub(crate) fn summary(&self) -> PlacementSummary {
+        PlacementSummary {
+            streams: self.streams,
+            handles: u32::try_from(self.pages_written.len()).unwrap_or(u32::MAX),
+            identifier_bytes: self.chooser.as_ref().map_or(0, Chooser::memory_bytes),
+            pages_written: self.pages_written.clone(),
+        }
+    }
+}
+
+/// Writes pages of a drive in order and without time, each with the handle that is chosen for it, and
+/// begins to count after the first `warm_up` of them. The drive is filled in order before.
+///
+/// Without `streams`, or without placement in the drive, all writes are of handle 0.
+///
+/// # Errors
+/// A drive that cannot be, is smaller than the pages written, or wears out, and a stopped `watch`.
+pub fn place(
+    writes: &[PageId],
+    warm_up: usize,
+    config: &SsdConfig,
+    streams: Option<&Streams>,
+    watch: &Watch,
+) -> Result<Placed, LabError> {
+    let mut drive = Ssd::new(config, None)?;
+    let pages = u32::try_from(drive.logical_pages()).unwrap_or(u32::MAX);
+    let write = |page: u32| DeviceRequest { op: DeviceOp::Write, page: page.into(), pages: 1 };
+    for page in 0..pages {
+        drive.apply(write(page))?;
+    }
+    let handles = config.placement.map_or(1, |placement| placement.handles);
+    let streams = streams.filter(|_| config.placement.is_some());
+    let chooser = streams
+        .map(|streams| streams.chooser(handles, pages, || Ok(writes.to_vec())))
+        .transpose()?;
+    let mut handles = Handles::new(handles, streams, chooser);
+    drive.reset_metrics();
+    for (index, &page) in writes.iter().enumerate() {
+        if index % CHUNK_ACCESSES == 0 {
+            watch.check()?;
+        }
+        if let Some(&coming) = writes.get(index + PREFETCH_WRITES) {
+            drive.prefetch(coming.0.into());
+            handles.prefetch(coming);
+        }
+        if index == warm_up {
+            drive.reset_metrics();
+        }
+        drive.select_handle(handles.choose(page))?;
+        drive.apply(write(page.0))?;
+    }
+    Ok(Placed { metrics: drive.metrics(), placement: handles.summary() })
+}
+
+#[cfg(test)]
+mod tests;
