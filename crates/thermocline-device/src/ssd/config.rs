@@ -94,7 +94,8 @@ pub struct SsdConfig {
     #[serde(default)]
     pub write_completes: WriteCompletes,
     /// DRAM in which writes wait until the cells have them, in bytes, for
-    /// [`WriteCompletes::Buffer`]: at least two physical pages per plane and stream, at most 2^40.
+    /// [`WriteCompletes::Buffer`]: at least two physical pages per plane and stream, and a mapping unit,
+    /// at most 2^40.
     #[serde(default)]
     pub write_buffer_bytes: u64,
     /// Bandwidth of the link to the host, in megabytes (10^6 bytes) per second in each direction; 0
@@ -110,6 +111,10 @@ pub struct SsdConfig {
     /// How addresses are mapped to flash pages.
     #[serde(default)]
     pub mapping: Mapping,
+    /// Pages that the map keeps together: a power of two from 1 to 16. A write of a part of such a unit
+    /// reads the rest and writes it all. More than 1 takes [`Mapping::Page`].
+    #[serde(default = "one")]
+    pub mapping_unit_pages: u32,
     /// Log blocks per plane with [`Mapping::Bast`], 1 to 4096; unused otherwise.
     #[serde(default = "some_log_blocks")]
     pub log_blocks_per_plane: u32,
@@ -326,7 +331,8 @@ impl SsdConfig {
         match self.mapping {
             Mapping::Page => {
                 let raw = planes.saturating_mul(self.raw_pages_per_plane());
-                whole(raw as f64 * (1.0 - self.over_provisioning))
+                let pages = whole(raw as f64 * (1.0 - self.over_provisioning));
+                pages - pages % u64::from(self.mapping_unit_pages.max(1))
             }
             Mapping::Block | Mapping::Bast => {
                 let blocks = f64::from(self.blocks_per_plane) * (1.0 - self.over_provisioning);
@@ -484,6 +490,14 @@ impl SsdConfig {
             let permitted = "the letters C, W, D and P, each once, as in CWDP";
             return Err(bad("order", &self.order, permitted));
         }
+        within("mapping_unit_pages", self.mapping_unit_pages, 1, 16)?;
+        if !self.mapping_unit_pages.is_power_of_two() {
+            return Err(bad("mapping_unit_pages", self.mapping_unit_pages, "a power of two"));
+        }
+        if self.mapping_unit_pages > 1 && self.mapping != Mapping::Page {
+            let permitted = "1 without page mapping";
+            return Err(bad("mapping_unit_pages", self.mapping_unit_pages, permitted));
+        }
         within("gc_threshold", self.gc_threshold, 0.0, 0.9)?;
         within("gc_choices", self.gc_choices, 1, 1024)?;
         within("streams", self.streams, 1, 2)?;
@@ -498,9 +512,8 @@ impl SsdConfig {
     /// Whether the buffer goes with the way in which writes complete, and physical pages of several
     /// pages with the layer that fills them.
     fn check_buffer(&self) -> Result<(), SsdError> {
-        let least = u64::from(self.planes() * self.host_streams())
-            * u64::from(2 * self.pages_per_program)
-            * self.page_size_bytes();
+        let gathered = self.planes() * self.host_streams() * 2 * self.pages_per_program;
+        let least = u64::from(gathered.max(self.mapping_unit_pages)) * self.page_size_bytes();
         if self.write_completes == WriteCompletes::Buffer {
             within("write_buffer_bytes", self.write_buffer_bytes, least, 1 << 40)?;
         } else if self.write_buffer_bytes > 0 {

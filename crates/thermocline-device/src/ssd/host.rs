@@ -1,6 +1,8 @@
 //! The drive's side towards the host: requests become work of the map and of the flash, and are
 //! answered when the last of it is done.
 
+use std::ops::Range;
+
 use thermocline_core::{Heat, Nanos, PageId};
 
 use super::error::Exhausted;
@@ -26,14 +28,10 @@ impl Ssd {
                 return self.fill_buffer(completed);
             }
             DeviceOp::Write => {
-                let mut owed = 0;
-                for page in first..first + pages {
-                    owed += self.write(page, Some(place))?;
-                }
-                owed += self.pad(place);
+                let owed = self.write(first, pages, Some(place))? + self.pad(place);
                 self.requests[place as usize].owed = owed;
             }
-            DeviceOp::Trim => (first..first + pages).for_each(|page| self.trim(page)),
+            DeviceOp::Trim => self.trim(first, pages),
         }
         if op == DeviceOp::Trim {
             self.complete(place, completed);
@@ -41,18 +39,21 @@ impl Ssd {
         Ok(())
     }
 
-    /// Lets the buffer take what it has room for.
+    /// Lets the buffer take what it has room for, one mapping unit after the other.
     pub(super) fn fill_buffer(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+        let unit = self.config.mapping_unit_pages;
         while let Some(&place) = self.entering.front() {
             let Request { page: first, pages, .. } = self.requests[place as usize];
             while self.requests[place as usize].owed > 0 {
-                if self.buffered_pages == self.buffer_pages {
+                if self.buffered_pages + unit > self.buffer_pages {
                     return Ok(());
                 }
-                let taken = pages - self.requests[place as usize].owed;
-                self.write(first + taken, Some(place))?;
-                self.buffered_pages += 1;
-                self.requests[place as usize].owed -= 1;
+                let left = self.requests[place as usize].owed;
+                let page = first + pages - left;
+                let of_unit = left.min(unit - page % unit);
+                self.write(page, of_unit, Some(place))?;
+                self.buffered_pages += unit;
+                self.requests[place as usize].owed -= of_unit;
             }
             self.entering.pop_front();
             self.complete(place, completed);
@@ -63,16 +64,27 @@ impl Ssd {
     /// Queues the flash operations of a read, one for each physical page; what the flash does not
     /// have, or not yet, is sent at once.
     fn read(&mut self, first: u32, pages: u32, request: u32, completed: &mut Vec<Completion>) {
+        self.recorder.host_reads += u64::from(pages);
+        let [owed, mapped, unmapped] = self.queue_reads(first..first + pages, request);
+        self.recorder.unmapped_reads += u64::from(unmapped);
+        let at_once = mapped + unmapped;
+        self.requests[request as usize].owed = owed + u32::from(at_once > 0);
+        if at_once > 0 {
+            self.answer(request, at_once, completed);
+        }
+    }
+
+    /// Queues the flash operations that read pages, one for each physical page; returns how many these
+    /// are, and how many pages the flash does not have yet, or not at all.
+    fn queue_reads(&mut self, pages: Range<u32>, owner: u32) -> [u32; 3] {
         let shift = self.config.pages_per_program.trailing_zeros();
-        let (mut owed, mut at_once) = (0, 0);
+        let (mut owed, mut at_once, mut unmapped) = (0, 0, 0);
         // The physical page of the operation that is next: its plane, the place of a page, how many.
         let mut next: Option<(u32, u32, u32, u8)> = None;
-        for page in first..first + pages {
-            self.recorder.host_reads += 1;
+        for page in pages {
             let flash_page = self.nand.page_of(page);
             if flash_page == NONE {
-                self.recorder.unmapped_reads += 1;
-                at_once += 1;
+                unmapped += 1;
                 continue;
             }
             let block = self.nand.geometry().block_of_page(flash_page);
@@ -88,7 +100,7 @@ impl Ssd {
                 Some((physical, .., count)) if *physical == flash_page >> shift => *count += 1,
                 _ => {
                     if let Some((_, plane, within, count)) = next {
-                        self.service.read(plane, within, count, request);
+                        self.service.read(plane, within, count, owner);
                     }
                     next = Some((flash_page >> shift, plane, within, 1));
                     owed += 1;
@@ -96,12 +108,9 @@ impl Ssd {
             }
         }
         if let Some((_, plane, within, count)) = next {
-            self.service.read(plane, within, count, request);
+            self.service.read(plane, within, count, owner);
         }
-        self.requests[request as usize].owed = owed + u32::from(at_once > 0);
-        if at_once > 0 {
-            self.answer(request, at_once, completed);
-        }
+        [owed, at_once, unmapped]
     }
 
     /// Sends the pages that a flash operation has read, if any; the operation is done then.
@@ -139,32 +148,73 @@ impl Ssd {
         owed
     }
 
-    /// Writes a page, in time if it is of a request; returns how many operations that waits for.
-    pub(super) fn write(&mut self, page: u32, place: Option<u32>) -> Result<u32, Exhausted> {
-        let stream = match &mut self.identifier {
+    /// Writes pages with the rest of their mapping units, in time if they are of a request; returns how
+    /// many operations that waits for.
+    pub(super) fn write(
+        &mut self,
+        first: u32,
+        pages: u32,
+        place: Option<u32>,
+    ) -> Result<u32, Exhausted> {
+        let unit = self.config.mapping_unit_pages;
+        let end = first + pages;
+        let (from, to) = (first - first % unit, end.next_multiple_of(unit));
+        self.fill_in(from..first, place);
+        self.fill_in(end..to, place);
+        let mut owed = 0;
+        for start in (from..to).step_by(unit as usize) {
+            let written = start.max(first)..end.min(start + unit);
+            // A unit is hot if one of its pages is.
+            let streams = written.clone().map(|page| self.stream_of(page, place));
+            let stream = streams.max().unwrap_or(0);
+            for page in start..start + unit {
+                owed += self.program(page, stream, place)?;
+                self.recorder.host_writes += u64::from(written.contains(&page));
+            }
+        }
+        Ok(owed)
+    }
+
+    /// Reads the pages that complete a mapping unit, if the flash has them.
+    fn fill_in(&mut self, pages: Range<u32>, place: Option<u32>) {
+        if pages.is_empty() {
+            return;
+        }
+        let has = |page: &u32| self.nand.page_of(*page) != NONE;
+        self.recorder.unit_reads += pages.clone().filter(has).count() as u64;
+        if place.is_some() {
+            // The drive's own reads: the request waits for the program that follows.
+            self.queue_reads(pages, NONE);
+        }
+    }
+
+    /// The stream that the host, or the identifier, chooses for a page that it writes.
+    fn stream_of(&mut self, page: u32, place: Option<u32>) -> usize {
+        match &mut self.identifier {
             Some(identifier) => usize::from(identifier.record(PageId(page)) == Heat::Hot),
             None => {
                 place.map_or(self.handle, |place| self.requests[place as usize].handle) as usize
             }
-        };
-        let owed = match place {
-            Some(place) => {
-                let mut charge = self.service.charge(place, stream);
-                self.ftl.write(&mut self.nand, page, stream, &mut charge)?;
-                charge.finish()
-            }
-            None => {
-                self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?;
-                0
-            }
-        };
-        self.recorder.host_writes += 1;
-        Ok(owed)
+        }
     }
 
-    pub(super) fn trim(&mut self, page: u32) {
-        self.recorder.host_trims += 1;
-        self.nand.trim(page);
+    /// Programs a page, in time if it is of a request; returns how many operations that waits for.
+    fn program(&mut self, page: u32, stream: usize, place: Option<u32>) -> Result<u32, Exhausted> {
+        let Some(place) = place else {
+            self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?;
+            return Ok(0);
+        };
+        let mut charge = self.service.charge(place, stream);
+        self.ftl.write(&mut self.nand, page, stream, &mut charge)?;
+        Ok(charge.finish())
+    }
+
+    /// Forgets pages; a mapping unit is forgotten as a whole, or stays.
+    pub(super) fn trim(&mut self, first: u32, pages: u32) {
+        let unit = self.config.mapping_unit_pages;
+        let end = first + pages;
+        self.recorder.host_trims += u64::from(pages);
+        (first.next_multiple_of(unit)..end - end % unit).for_each(|page| self.nand.trim(page));
     }
 
     pub(super) fn complete(&mut self, place: u32, completed: &mut Vec<Completion>) {

@@ -28,7 +28,9 @@ pub struct SsdMetrics {
     pub host_writes: u64,
     /// Pages that the host trimmed.
     pub host_trims: u64,
-    /// Pages programmed for the host.
+    /// Pages read to complete mapping units of which the host wrote a part.
+    pub unit_reads: u64,
+    /// Pages programmed for the host, with the rest of mapping units.
     pub host_programs: u64,
     /// Pages copied by garbage collection, or by merges of block mappings.
     pub gc_copies: u64,
@@ -117,6 +119,7 @@ pub(crate) struct Recorder {
     pub(crate) unmapped_reads: u64,
     pub(crate) host_writes: u64,
     pub(crate) host_trims: u64,
+    pub(crate) unit_reads: u64,
     /// Erases of the drive before all this.
     pub(crate) erases_before: u64,
     reads: ResponseTimes,

@@ -15,7 +15,8 @@
 //! * Deviations: (1) the write buffer takes no
 //!   page out again that is overwritten in it, which is a policy of its own in this project; (2) the map is in
 //!   memory as a whole; (3) a page that was never written, or is trimmed, is read without the flash;
-//!   (4) requests are for whole pages; (5) bytes have no content, so that overlapping requests may be
+//!   (4) requests are for whole pages, and the read of the rest of a mapping unit does not hold up the
+//!   program of the unit on another die; (5) bytes have no content, so that overlapping requests may be
 //!   served in any order.
 
 mod check;
@@ -277,19 +278,19 @@ impl Ssd {
     /// pages before it written.
     pub fn apply(&mut self, request: DeviceRequest) -> Result<(), SsdError> {
         let first = self.check(request)?;
-        for page in first..first + request.pages {
-            match request.op {
-                DeviceOp::Read => {
-                    self.recorder.host_reads += 1;
-                    self.recorder.unmapped_reads += u64::from(self.nand.page_of(page) == NONE);
-                }
-                DeviceOp::Write => {
-                    if self.write(page, None).is_err() {
-                        return Err(self.end());
-                    }
-                }
-                DeviceOp::Trim => self.trim(page),
+        let end = first + request.pages;
+        match request.op {
+            DeviceOp::Read => {
+                let unmapped = (first..end).filter(|&page| self.nand.page_of(page) == NONE);
+                self.recorder.unmapped_reads += unmapped.count() as u64;
+                self.recorder.host_reads += u64::from(request.pages);
             }
+            DeviceOp::Write => {
+                if self.write(first, request.pages, None).is_err() {
+                    return Err(self.end());
+                }
+            }
+            DeviceOp::Trim => self.trim(first, request.pages),
         }
         Ok(())
     }
@@ -329,8 +330,9 @@ impl Ssd {
             return Err(worn_out.clone());
         }
         let (filled, overwrites) = precondition.pages(self.nand.logical_pages());
-        for page in 0..filled {
-            if self.write(page, None).is_err() {
+        let unit = self.config.mapping_unit_pages;
+        for page in (0..filled).step_by(unit as usize) {
+            if self.write(page, unit.min(filled - page), None).is_err() {
                 return Err(self.end());
             }
         }
@@ -340,7 +342,7 @@ impl Ssd {
         for turn in (0..PREFETCH_PAGES).cycle().zip(0..overwrites).map(|(turn, _)| turn) {
             let page = std::mem::replace(&mut coming[turn], random.below(filled));
             self.prefetch(coming[turn].into());
-            if self.write(page, None).is_err() {
+            if self.write(page, 1, None).is_err() {
                 return Err(self.end());
             }
         }
@@ -376,6 +378,7 @@ impl Ssd {
             unmapped_reads: self.recorder.unmapped_reads,
             host_writes,
             host_trims: self.recorder.host_trims,
+            unit_reads: self.recorder.unit_reads,
             host_programs: tally.host_programs,
             gc_copies: tally.gc_copies,
             wear_copies: tally.wear_copies,

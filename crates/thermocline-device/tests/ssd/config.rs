@@ -46,7 +46,7 @@ fn a_size_is_reached_and_hardly_exceeded() {
 #[test]
 fn bad_settings_are_refused_with_the_range() {
     type Change = fn(&mut SsdConfig);
-    let changes: [(Change, &str, &str); 22] = [
+    let changes: [(Change, &str, &str); 24] = [
         (|c| c.channels = 0, "channels", "1 to 64"),
         (|c| c.chips_per_channel = 65, "chips_per_channel", "1 to 64"),
         (|c| c.dies_per_chip = 0, "dies_per_chip", "1 to 16"),
@@ -65,6 +65,8 @@ fn bad_settings_are_refused_with_the_range() {
         (|c| c.queue_depth = 0, "queue_depth", "1 to 65536"),
         (|c| c.order = "CWDD".into(), "order", "as in CWDP"),
         (|c| c.gc_threshold = 1.0, "gc_threshold", "0 to 0.9"),
+        (|c| c.mapping_unit_pages = 3, "mapping_unit_pages", "a power of two"),
+        (|c| c.mapping_unit_pages = 32, "mapping_unit_pages", "1 to 16"),
         (|c| c.streams = 3, "streams", "1 to 2"),
         (|c| c.streams = 2, "streams", "1 without a hot-data identifier"),
         (|c| c.erase_limit = 0, "erase_limit", "1 to"),

@@ -5,6 +5,7 @@ mod buffer;
 mod config;
 mod datasheet;
 mod gc;
+mod mapping_unit;
 mod model;
 mod placement;
 mod time;
