@@ -83,6 +83,11 @@ impl Actions {
         &self.0
     }
 
+    /// Appends the moves of another buffer.
+    pub fn extend(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
     /// Count the moves, from the first one, that must be done before the client gets its answer: those
     /// up to the [`Serve`](Action::Serve), and 0 without one.
     ///

@@ -35,6 +35,7 @@ mod hint_log;
 pub mod hotness;
 mod indexing;
 mod inputs;
+pub mod kv;
 pub mod learning;
 mod ledger;
 mod miss_order;

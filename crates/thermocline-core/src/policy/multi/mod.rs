@@ -15,6 +15,7 @@ mod stacks;
 pub mod ulc;
 
 use crate::entry::PolicyEntry;
+pub(crate) use stacks::Stack;
 
 /// All of them, in the order in which the registry lists them.
 pub const POLICIES: &[PolicyEntry] = &[

@@ -18,36 +18,36 @@ const ORDER: usize = 0;
 
 /// Pages, newest first.
 #[derive(Clone, Debug)]
-pub(super) struct Stack(Logs<1>);
+pub(crate) struct Stack(Logs<1>);
 
 impl Stack {
     /// An empty stack of at most `capacity` pages.
-    pub(super) fn new(ids: Ids, capacity: u32, usage: Use) -> Self {
+    pub(crate) fn new(ids: Ids, capacity: u32, usage: Use) -> Self {
         Self(Logs::new(ids, capacity, [(capacity, usage)]))
     }
 
     #[inline]
-    pub(super) fn contains(&self, page: PageId) -> bool {
+    pub(crate) fn contains(&self, page: PageId) -> bool {
         self.0.find(page).is_some()
     }
 
     #[inline]
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.0.len(ORDER)
     }
 
-    pub(super) fn oldest(&mut self) -> Option<PageId> {
+    pub(crate) fn oldest(&mut self) -> Option<PageId> {
         self.0.oldest(ORDER).map(|position| self.0.page(position))
     }
 
     /// The pages, newest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
         self.0.iter(ORDER).rev()
     }
 
     /// Makes the page the newest, whether it was there or not.
     #[inline]
-    pub(super) fn make_newest(&mut self, page: PageId) {
+    pub(crate) fn make_newest(&mut self, page: PageId) {
         match self.0.find(page) {
             Some(position) => self.0.renew(page, (ORDER, position), ORDER, PRESENT),
             None => self.0.push(ORDER, page, PRESENT),
@@ -55,7 +55,7 @@ impl Stack {
     }
 
     /// Makes the page the oldest, whether it was there or not.
-    pub(super) fn make_oldest(&mut self, page: PageId) {
+    pub(crate) fn make_oldest(&mut self, page: PageId) {
         if self.contains(page) {
             self.remove(page);
         }
@@ -64,27 +64,27 @@ impl Stack {
 
     /// Takes a page out that is there.
     #[inline]
-    pub(super) fn remove(&mut self, page: PageId) {
+    pub(crate) fn remove(&mut self, page: PageId) {
         let position = self.0.find(page).expect("the page is in the stack");
         self.0.remove(ORDER, position);
     }
 
     /// Takes the oldest page out.
     #[inline]
-    pub(super) fn take_oldest(&mut self) -> Option<PageId> {
+    pub(crate) fn take_oldest(&mut self) -> Option<PageId> {
         self.0.pop(ORDER).map(|(page, _)| page)
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, page: PageId) {
+    pub(crate) fn prefetch(&self, page: PageId) {
         self.0.prefetch(page);
     }
 
-    pub(super) fn assert_invariants(&self) {
+    pub(crate) fn assert_invariants(&self) {
         self.0.assert_invariants();
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }
 }
