@@ -53,6 +53,7 @@ mod parquet_rows;
 mod part;
 mod popularity;
 pub mod profile;
+pub mod prompts;
 mod reader;
 mod recorder;
 pub mod remote;
