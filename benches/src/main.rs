@@ -4,6 +4,7 @@
 //! tier beside libCacheSim's, `cargo xtask bench -- identifiers` the hot-data identifiers,
 //! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- papers` the policies of the papers
 //! beside LRU, `cargo xtask bench -- tiers` D-HFA on three tiers,
+//! `cargo xtask bench -- kv` prompts of language models through tiers,
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
 //! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it,
@@ -20,6 +21,7 @@ mod auto;
 mod capture;
 mod hca;
 mod identifiers;
+mod kv;
 mod measure;
 mod nbd;
 mod papers;
@@ -58,6 +60,8 @@ enum Benchmark {
     Ssd(ssd::Arguments),
     /// D-HFA and DEMOTE on three tiers, beside LRU on one
     Tiers(tiers::Arguments),
+    /// Prompts to language models through tiers: blocks a second
+    Kv(kv::Arguments),
     /// A sweep of many sizes on one thread and on several
     Sweep(sweep::Arguments),
     /// NBD servers: ours, nbdkit, qemu-nbd, and any other, under fio
@@ -98,6 +102,7 @@ fn main() -> Result<()> {
         Benchmark::Profile(arguments) => profile::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
+        Benchmark::Kv(arguments) => kv::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),
         Benchmark::Sweep(arguments) => sweep::run_all(&arguments),
         Benchmark::Nbd(arguments) => nbd::run_all(&arguments),

@@ -223,6 +223,14 @@ pub enum LabError {
         /// The action refused.
         violation: Violation,
     },
+    /// Hits are not those of the blocks that the tiers held: a bug of the policy.
+    #[error("the hits of `{policy}` are wrong: {reason}")]
+    WrongHits {
+        /// The policy.
+        policy: String,
+        /// What was found, and what was held.
+        reason: String,
+    },
     /// A part of a specification cannot be.
     #[error("{path}: {reason}")]
     Spec {

@@ -36,6 +36,7 @@ pub mod figure;
 mod files;
 mod hierarchy;
 mod identification;
+pub mod kv;
 mod lifetime;
 pub mod listing;
 mod live_cache;

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::figure::{BUFFERS, Figure, IDENTIFIERS, INTERVALS, On, RUNS, Shown, named};
+use crate::figure::{BUFFERS, Figure, IDENTIFIERS, INTERVALS, On, PROMPTS, RUNS, Shown, named};
+use crate::kv::KvSummary;
 use crate::{
     BufferSummary, IdentifierSummary, IntervalSummary, Summary, TierSsdSummary, TierSummary,
     default_latencies_ms,
@@ -35,8 +36,13 @@ pub struct Metric<S: 'static = Summary> {
 impl<S> Metric<S> {
     /// A figure as tables show it, of the tier at this place; none if they do not show it.
     fn of(figure: &'static Figure<S>, tiers: &[TierSummary], place: usize) -> Option<Self> {
-        let Shown { title, unit, scale, show, is_more_better, .. } = figure.shown?;
-        let title = title_of(title, tiers, place);
+        let title = title_of(figure.shown?.title, tiers, place);
+        Self::titled(figure, place, title)
+    }
+
+    /// A figure under this title, of the tier at this place; none if tables do not show it.
+    fn titled(figure: &'static Figure<S>, place: usize, title: Cow<'static, str>) -> Option<Self> {
+        let Shown { unit, scale, show, is_more_better, .. } = figure.shown?;
         Some(Self { title, unit, figure, place, scale, show, is_more_better })
     }
 
@@ -78,12 +84,40 @@ fn title_of(title: &'static str, tiers: &[TierSummary], place: usize) -> Cow<'st
         return Cow::Borrowed(title);
     }
     let name = tiers.get(place).map_or("", |tier| tier.name.as_str());
+    let title = title.replace("{in}", &within(name)).replace("{Tier}", &capital(name));
+    Cow::Owned(title.replace("{any}", &within_any(&cache_names(tiers))))
+}
+
+/// A name with a capital letter.
+fn capital(name: &str) -> String {
     let mut capital = name.to_owned();
     if let Some(initial) = capital.get_mut(..1) {
         initial.make_ascii_uppercase();
     }
-    let title = title.replace("{in}", &within(name)).replace("{Tier}", &capital);
-    Cow::Owned(title.replace("{any}", &within_any(&cache_names(tiers))))
+    capital
+}
+
+/// The figures that a table of these runs of prompts shows, those of tiers tier by tier. All are runs on
+/// tiers of the same names.
+pub fn prompt_columns(runs: &[KvSummary]) -> Vec<Metric<KvSummary>> {
+    let names = runs.first().map_or(&[][..], |run| &run.tiers);
+    let mut metrics = vec![];
+    for figure in PROMPTS {
+        let Some(shown) = figure.shown else { continue };
+        let tiers = if figure.is_of_tier() { names } else { &names[..names.len().min(1)] };
+        for (place, tier) in tiers.iter().enumerate() {
+            let is_shown = if shown.on == On::BelowRam {
+                tier.costs.rated_writes.is_some()
+            } else {
+                names.len() > 1 || !figure.is_of_tier()
+            };
+            let title = shown.title.replace("{Tier}", &capital(&tier.name));
+            let title = Cow::Owned(title.replace("{tier}", &tier.name));
+            metrics.extend(Metric::titled(figure, place, title).filter(|_| is_shown));
+        }
+    }
+    metrics.retain(|metric| has_value(metric, runs));
+    metrics
 }
 
 /// The figures that a table of these buffers shows.

@@ -12,7 +12,7 @@ use thermocline_core::{
 };
 use thermocline_device::Catalogue;
 use thermocline_device::ssd::{Precondition, SsdConfig};
-use thermocline_lab::figure::{BUFFERS, Figure, IDENTIFIERS, INTERVALS, RUNS};
+use thermocline_lab::figure::{BUFFERS, Figure, IDENTIFIERS, INTERVALS, PROMPTS, RUNS};
 use thermocline_lab::report::{Axis, LineChart, Report, Series};
 use thermocline_lab::{
     Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration, Watch,
@@ -124,6 +124,7 @@ fn the_figures_are_documented() {
     let text = with_table(&text, "intervals", INTERVALS);
     let text = with_table(&text, "buffers", BUFFERS);
     let text = with_table(&text, "identifiers", IDENTIFIERS);
+    let text = with_table(&text, "prompts", PROMPTS);
     hold_file(&path, &text);
 }
 

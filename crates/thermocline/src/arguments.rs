@@ -5,6 +5,7 @@ mod corpus;
 mod explore;
 mod files;
 mod help;
+mod kv;
 mod reading;
 mod shared;
 mod studies;
@@ -35,6 +36,7 @@ pub(crate) use corpus::{
 };
 pub(crate) use explore::ExploreOptions;
 pub(crate) use help::command;
+pub(crate) use kv::{KvOptions, PromptSplit};
 pub(crate) use reading::{
     ColumnOptions, ObjectsAre, PartOfTrace, Reading, TencentUnit, TimeUnit, VolumesOf,
 };
@@ -101,6 +103,8 @@ pub(crate) enum Command {
     Hot(HotOptions),
     /// Put write buffers in front of an SSD: hits, erases, response times, lifetime
     Buffer(BufferOptions),
+    /// Put the keys and values of language models into tiers: hits, prefill saved, wear, price
+    Kv(KvOptions),
     /// List the write buffers, or one with its parameters
     Buffers(BuffersOptions),
     /// Run a study: the experiments of a paper beside its figures, or a comparison

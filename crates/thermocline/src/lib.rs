@@ -57,6 +57,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Plan(options) => commands::plan::run(options, &command),
         Command::Advise(options) => commands::advise::run(options),
         Command::Buffer(options) => commands::buffer::run(options, &command),
+        Command::Kv(options) => commands::kv::run(options, &command),
         Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),
         Command::Serve(options) => commands::serve::run(options),

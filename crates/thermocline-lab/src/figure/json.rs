@@ -3,7 +3,8 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{BUFFERS, IDENTIFIERS, INTERVALS, RUNS, of_run, of_tier};
+use super::{BUFFERS, IDENTIFIERS, INTERVALS, PROMPTS, RUNS, of_run, of_tier};
+use crate::kv::{KvModel, KvPolicySummary, KvSummary, KvTraceSummary};
 use crate::summary::{ClientSummary, Gauge, PolicySummary, Summary, TraceSummary};
 use crate::{
     BufferPolicySummary, BufferSummary, Cost, FlushSize, IdentifierSummary, Interval,
@@ -49,7 +50,7 @@ impl Serialize for Summary {
         let tiers = self.tiers.iter().enumerate().map(|(place, tier)| Tier {
             name: &tier.name,
             capacity_pages: tier.capacity_pages,
-            figures: of_tier(self, place),
+            figures: of_tier(RUNS, self, place),
             device: &tier.device,
             read_ms: tier.read_ms,
             write_ms: tier.write_ms,
@@ -143,5 +144,47 @@ impl Serialize for IdentifierSummary {
             over_time: &self.over_time,
         };
         identifier.serialize(serializer)
+    }
+}
+
+impl Serialize for KvSummary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Tier<'a> {
+            name: &'a str,
+            capacity_blocks: u64,
+            copies: u64,
+            #[serde(flatten)]
+            figures: Map<String, Value>,
+        }
+        #[derive(Serialize)]
+        struct Prompts<'a> {
+            policy: &'a KvPolicySummary,
+            #[serde(flatten)]
+            figures: Map<String, Value>,
+            tiers: Vec<Tier<'a>>,
+            trace: &'a KvTraceSummary,
+            model: Option<KvModel>,
+            block_bytes: Option<u64>,
+            warm_up_requests: u64,
+            duration_s: f64,
+        }
+        let tiers = self.tiers.iter().enumerate().map(|(place, tier)| Tier {
+            name: &tier.name,
+            capacity_blocks: tier.capacity_blocks,
+            copies: tier.copies,
+            figures: of_tier(PROMPTS, self, place),
+        });
+        let prompts = Prompts {
+            policy: &self.policy,
+            figures: of_run(PROMPTS, self, Some(&Value::Null)),
+            tiers: tiers.collect(),
+            trace: &self.trace,
+            model: self.model,
+            block_bytes: self.block_bytes,
+            warm_up_requests: self.warm_up_requests,
+            duration_s: self.duration_s,
+        };
+        prompts.serialize(serializer)
     }
 }

@@ -1,4 +1,4 @@
-//! Figures: of replays, their intervals, write buffers and identifiers. Each is declared once, as a
+//! Figures: of replays, their intervals, write buffers, identifiers and prompts. Each is declared once, as a
 //! row of a table. Tables, charts, JSON, Parquet files, the Python package and `docs/json.md` read
 //! the row and know nothing else about the figure.
 
@@ -6,6 +6,7 @@ mod buffers;
 mod identifiers;
 mod intervals;
 mod json;
+mod prompts;
 mod runs;
 
 use serde::Serialize;
@@ -16,6 +17,7 @@ use crate::Summary;
 pub use buffers::BUFFERS;
 pub use identifiers::IDENTIFIERS;
 pub use intervals::INTERVALS;
+pub use prompts::PROMPTS;
 pub use runs::RUNS;
 
 /// A figure of a run, whose results are an `S`.
@@ -263,8 +265,8 @@ pub(crate) fn of_run<S>(
 }
 
 /// Those that have keys of their own in the JSON of a tier.
-pub(crate) fn of_tier(run: &Summary, tier: usize) -> Map<String, Value> {
-    let own = RUNS.iter().filter(|figure| figure.is_of_tier() && figure.inside.is_none());
+pub(crate) fn of_tier<S>(rows: &[Figure<S>], run: &S, tier: usize) -> Map<String, Value> {
+    let own = rows.iter().filter(|figure| figure.is_of_tier() && figure.inside.is_none());
     own.filter_map(|figure| Some((figure.key.to_owned(), figure.json(run, tier)?))).collect()
 }
 

@@ -18,6 +18,7 @@ mod miss_ratios;
 mod over_time;
 mod plan;
 mod point;
+mod prompts;
 mod study;
 mod sweep;
 
@@ -38,6 +39,7 @@ pub use miss_ratios::miss_ratios;
 pub use over_time::chart_over_time;
 pub use plan::plan;
 pub use point::point;
+pub use prompts::prompts;
 pub use study::{Difference, Study, study};
 pub use sweep::sweep;
 

@@ -78,7 +78,7 @@ impl Row {
         let tiers = summary.tiers.iter().enumerate().map(|(place, tier)| RowTier {
             name: tier.name.clone(),
             capacity_pages: tier.capacity_pages,
-            figures: figure::of_tier(summary, place),
+            figures: figure::of_tier(RUNS, summary, place),
         });
         let mut figures = figure::of_run(RUNS, summary, None);
         figures.extend(figure::inside(summary));

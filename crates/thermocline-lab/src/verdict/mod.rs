@@ -9,6 +9,7 @@ mod comparison;
 mod identification;
 mod miss_ratios;
 mod plan;
+mod prompts;
 mod sweep;
 
 pub use buffers::buffers;
@@ -16,6 +17,7 @@ pub use comparison::verdict;
 pub use identification::identification;
 pub use miss_ratios::miss_ratios;
 pub use plan::plan;
+pub use prompts::prompts;
 pub use sweep::sweep;
 
 use crate::metric::byte_size;

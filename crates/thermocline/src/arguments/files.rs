@@ -64,6 +64,7 @@ impl Command {
             Self::Advise(advise) => (&advise.traces, [advise.save.as_ref(), None]),
             Self::Hot(hot) => (from_ref(&hot.trace), [hot.report.as_ref(), None]),
             Self::Buffer(buffer) => (from_ref(&buffer.trace), [buffer.report.as_ref(), None]),
+            Self::Kv(kv) => (from_ref(&kv.trace), [kv.report.as_ref(), None]),
             // Reports go to the browser.
             Self::Explore(_)
             | Self::Demo(_)

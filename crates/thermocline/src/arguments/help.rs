@@ -10,7 +10,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Begin", &["demo", "explore"]),
     ("Find a cache for a workload", &["simulate", "compare", "mrc", "sweep", "plan", "advise"]),
     ("Traces", &["trace", "corpus"]),
-    ("Hot data and write buffers", &["hot", "buffer"]),
+    ("Hot data, write buffers, language models", &["hot", "buffer", "kv"]),
     ("Run a cache", &["serve", "cache", "top"]),
     ("Studies", &["reproduce"]),
     ("What there is", &["policies", "identifiers", "buffers", "devices", "drives"]),
@@ -69,6 +69,10 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (
         &["buffer"],
         "thermocline buffer db.csv.zst --policy hwb,lru --size 16MiB --ssd ssdsim --ssd-size fit",
+    ),
+    (
+        &["kv"],
+        "thermocline kv conversation.jsonl --model llama-3-70b --tier hbm=320GiB \\\n      --tier dram=1TiB --tier ssd=8TiB --policy lru,s3-fifo,vllm-offload",
     ),
     (&["reproduce"], "thermocline reproduce mbf --traces traces"),
     (

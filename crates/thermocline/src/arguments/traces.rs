@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use thermocline_trace::prompts::Conversations;
 
 use super::{OUTPUT, Reading};
 
@@ -110,9 +111,9 @@ pub(crate) struct GenerateOptions {
     /// The file to write
     #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
     pub(crate) output: PathBuf,
-    /// The format to write: csv, parquet, spc or oracle-general
-    #[arg(long, value_name = "FORMAT", default_value = "csv")]
-    pub(crate) to: String,
+    /// The format to write: csv, parquet, spc or oracle-general; default: csv, and mooncake for conversations
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: Option<String>,
     /// Make a trace like the one that this profile was fitted to, by `trace fit`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "requests", "pages", "alpha", "write_share", "page_size", "scatter", "shift_every", "shift_pages", "interval_us"])]
     pub(crate) profile: Option<PathBuf>,
@@ -149,12 +150,14 @@ pub(crate) struct GenerateOptions {
     /// Hottest pages that become the coldest at each move; a tenth of the pages without
     #[arg(long, value_name = "N", requires = "shift_every")]
     pub(crate) shift_pages: Option<u64>,
-    /// Time from one request to the next, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 100)]
-    pub(crate) interval_us: u64,
+    /// Time from one request to the next, in microseconds; default: 100, and a mean of 300000 for conversations
+    #[arg(long, value_name = "US")]
+    pub(crate) interval_us: Option<u64>,
     /// The seed: the same seed makes the same trace
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) conversations: ConversationOptions,
     /// Print JSON instead of a sentence
     #[arg(long)]
     pub(crate) json: bool,
@@ -172,6 +175,44 @@ pub(crate) enum Workload {
     Loop,
     /// A mix of hot pages, scans and an appended log
     Oltp,
+    /// Prompts to a language model, for `thermocline kv`
+    Conversations,
+}
+
+/// What conversations are like.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Conversations (--kind conversations)")]
+pub(crate) struct ConversationOptions {
+    /// Tokens of a block
+    #[arg(long, value_name = "N", default_value_t = Conversations::default().block_tokens)]
+    pub(crate) block_tokens: u32,
+    /// How many conversations go on at a time
+    #[arg(long, value_name = "N", default_value_t = Conversations::default().concurrent)]
+    pub(crate) concurrent: u32,
+    /// How many system prompts there are, of which some are used more often
+    #[arg(long, value_name = "N", default_value_t = Conversations::default().system_prompts)]
+    pub(crate) system_prompts: u32,
+    /// Tokens of a system prompt
+    #[arg(long, value_name = "N", default_value_t = Conversations::default().system_tokens)]
+    pub(crate) system_tokens: u32,
+    /// The probability that a conversation goes on after a turn
+    #[arg(long, value_name = "SHARE", default_value_t = Conversations::default().next_turn)]
+    pub(crate) next_turn: f64,
+    /// The probability that a turn goes on from an earlier one
+    #[arg(long, value_name = "SHARE", default_value_t = Conversations::default().branch)]
+    pub(crate) branch: f64,
+    /// The probability that a conversation is an agent's, whose tools answer in place of a user
+    #[arg(long, value_name = "SHARE", default_value_t = Conversations::default().agents)]
+    pub(crate) agents: f64,
+    /// Mean tokens that a user writes
+    #[arg(long, value_name = "N", default_value_t = Conversations::default().user_tokens)]
+    pub(crate) user_tokens: u32,
+    /// Mean tokens of an answer
+    #[arg(long, value_name = "N", default_value_t = Conversations::default().answer_tokens)]
+    pub(crate) answer_tokens: u32,
+    /// Mean tokens that a tool returns
+    #[arg(long, value_name = "N", default_value_t = Conversations::default().tool_tokens)]
+    pub(crate) tool_tokens: u32,
 }
 
 /// How a recording of another program is converted.

@@ -13,6 +13,7 @@ pub(crate) mod drives;
 pub(crate) mod explore;
 pub(crate) mod hot;
 pub(crate) mod identifiers;
+pub(crate) mod kv;
 mod listing;
 pub(crate) mod mrc;
 pub(crate) mod plan;

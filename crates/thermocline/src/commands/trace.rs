@@ -6,7 +6,7 @@ pub(crate) mod record;
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 use thermocline_core::Nanos;
 use thermocline_lab::report::{self, Options};
@@ -15,6 +15,7 @@ use thermocline_trace::classes::{ClassOptions, ClassSummary, Classes};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
 use thermocline_trace::profile::{FitOptions, Profile, ProfileGenerator, Scale};
+use thermocline_trace::prompts::Conversations;
 use thermocline_trace::{PageSize, TraceError};
 
 use crate::arguments::{
@@ -102,6 +103,9 @@ fn classes(options: &ClassesOptions, command: &str) -> Result<String> {
     ))
 }
 
+/// What traces are written as if nothing else is asked for.
+const CSV: &str = "csv";
+const MOONCAKE: &str = "mooncake";
 /// The names of the compiled forms, which are no formats of requests.
 const COMPILED: &str = "compiled";
 const MAPPED: &str = "mapped";
@@ -175,7 +179,8 @@ fn fit(options: &arguments::FitOptions) -> Result<String> {
 
 /// Generates a trace like the one that a profile was fitted to.
 fn generate_like(profile: &Path, options: &GenerateOptions) -> Result<String> {
-    let format: OutputFormat = options.to.parse()?;
+    let to = options.to.as_deref().unwrap_or(CSV);
+    let format: OutputFormat = to.parse()?;
     let profile = Profile::read(profile)?;
     let page_size = PageSize::new(profile.page_size_bytes())?;
     let scale = match (options.accesses, options.footprint) {
@@ -185,27 +190,29 @@ fn generate_like(profile: &Path, options: &GenerateOptions) -> Result<String> {
     };
     let mut generator = ProfileGenerator::new(profile, scale, options.seed)?;
     let written = convert(&mut generator, &options.output, format, page_size)?;
-    written_to(&options.output, &options.to, written, options.json)
+    written_to(&options.output, to, written, options.json)
 }
 
 fn generate_trace(options: &GenerateOptions) -> Result<String> {
     if let Some(profile) = &options.profile {
         return generate_like(profile, options);
     }
-    let format: OutputFormat = options.to.parse()?;
+    let to = options.to.as_deref().unwrap_or(CSV);
     let pattern = match options.kind {
         Workload::Zipf => Pattern::Zipf { alpha: options.alpha },
         Workload::Uniform => Pattern::Uniform,
         Workload::Sequential => Pattern::Sequential,
         Workload::Loop => Pattern::Loop,
         Workload::Oltp => Pattern::OLTP,
+        Workload::Conversations => return generate_conversations(options),
     };
+    let format: OutputFormat = to.parse()?;
     let mut generator = Generator::new(generate::Options {
         pattern,
         requests: options.requests,
         pages: options.pages,
         write_share: options.write_share,
-        interarrival: Nanos(options.interval_us.saturating_mul(1000)),
+        interarrival: Nanos(options.interval_us.unwrap_or(100).saturating_mul(1000)),
         scatter: options.scatter,
         shift: options.shift_every.map(|every_requests| generate::Shift {
             every_requests,
@@ -215,7 +222,41 @@ fn generate_trace(options: &GenerateOptions) -> Result<String> {
     })?;
     let page_size = options.page_size.parse()?;
     let written = convert(&mut generator, &options.output, format, page_size)?;
-    written_to(&options.output, &options.to, written, options.json)
+    written_to(&options.output, to, written, options.json)
+}
+
+/// Makes prompts up, as lines of Mooncake's format with sessions.
+fn generate_conversations(options: &GenerateOptions) -> Result<String> {
+    let to = options.to.as_deref().unwrap_or(MOONCAKE);
+    if to != MOONCAKE {
+        bail!("--to {to}: conversations are written as {MOONCAKE}");
+    }
+    let own = options.conversations;
+    let defaults = Conversations::default();
+    let interval = options.interval_us.map(|us| Nanos(us.saturating_mul(1000)));
+    let conversations = Conversations {
+        prompts: u32::try_from(options.requests)
+            .with_context(|| format!("--requests {}: up to {}", options.requests, u32::MAX))?,
+        block_tokens: own.block_tokens,
+        concurrent: own.concurrent,
+        system_prompts: own.system_prompts,
+        system_tokens: own.system_tokens,
+        next_turn: own.next_turn,
+        branch: own.branch,
+        agents: own.agents,
+        user_tokens: own.user_tokens,
+        answer_tokens: own.answer_tokens,
+        tool_tokens: own.tool_tokens,
+        interarrival: interval.unwrap_or(defaults.interarrival),
+        seed: options.seed,
+    };
+    let mut lines = String::new();
+    for row in conversations.rows()? {
+        lines += &row.to_string();
+        lines.push('\n');
+    }
+    output::write_file(&options.output, &lines)?;
+    written_to(&options.output, to, options.requests, options.json)
 }
 
 /// What was written where, for people or tools.

@@ -12,6 +12,7 @@ mod endings;
 mod explore;
 mod formats;
 mod help;
+mod kv;
 mod mrc;
 mod over_time;
 mod plan;

@@ -1,0 +1,333 @@
+//! What a caller asks of caches of keys and values.
+
+use std::str::FromStr;
+
+use thermocline_core::kv::{KvSettings, KvTier, Matching, Mode, Order, PLACES_MAX, Touch, Victim};
+use thermocline_core::{CACHE_TIERS_MAX, Clients, Nanos};
+use thermocline_trace::prompts::PromptTrace;
+
+use super::Step::{At, Key};
+use super::{ParameterSpec, Selection, TierSpec};
+use crate::kv::{KV_MODELS, KvConfiguration, KvCosts, KvModel, KvPolicy, KvTierCosts, Split};
+use crate::parameters::{Owner, Parameters};
+use crate::{LabError, WarmUp};
+use thermocline_core::names::there_are;
+
+/// Caches of keys and values: policies, tiers, and how these are filled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KvSpec {
+    /// The policies.
+    pub policies: Selection,
+    /// The tiers, the fastest first, with one or more sizes each.
+    pub tiers: Vec<TierSpec>,
+    /// How many engines there are.
+    pub engines: u8,
+    /// How many of the first tiers each engine has for itself; one if absent.
+    pub private_tiers: Option<usize>,
+    /// How prompts are dealt to engines.
+    pub split: Split,
+    /// How blocks get below the first tier; exclusively, or as the system does that a policy models.
+    pub mode: Option<Mode>,
+    /// Which end of a chain leaves first.
+    pub order: Order,
+    /// Whether a lookup that went down a tier may come up again.
+    pub matching: Matching,
+    /// Which copies a request renews.
+    pub touch: Touch,
+    /// Which block makes room; the oldest, or as the system does that a policy models.
+    pub victim: Option<Victim>,
+    /// How many uses a block needs to enter each tier; one where the list ends.
+    pub admit: Vec<u32>,
+    /// How many blocks that left all tiers keep their count of uses.
+    pub ghost_blocks: u32,
+    /// For how many seconds tiers keep a block after its last use.
+    pub ttl_s: Vec<TierNumber>,
+    /// The model, for work and time.
+    pub model: Option<String>,
+    /// Bytes of a block; those of the model if absent.
+    pub block_bytes: Option<u64>,
+    /// GB per second that are loaded from a tier.
+    pub bandwidths: Vec<TierNumber>,
+    /// Prices of tiers per GiB.
+    pub prices: Vec<TierNumber>,
+    /// How often tiers may be written as a whole.
+    pub rated_writes: Vec<TierNumber>,
+    /// Floating-point operations per second of the processors of a prefill, at their peak, in units of
+    /// 10^12.
+    pub teraflops: f64,
+    /// The share of the peak that a prefill reaches, above 0 and up to 1.
+    pub efficiency: f64,
+    /// The price of these processors per hour.
+    pub processors_per_hour: Option<f64>,
+    /// After how many years hardware is written off, above 0.
+    pub write_off_years: f64,
+    /// Parameters of the policies.
+    pub parameters: Vec<ParameterSpec>,
+    /// Prompts that are not counted.
+    pub warm_up: WarmUp,
+    /// Whether the Ledger runs alongside.
+    pub is_checked: bool,
+}
+
+/// A number for a tier, as in `ssd=6.5`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TierNumber {
+    /// The tier.
+    pub tier: String,
+    /// The number, at least 0.
+    pub number: f64,
+}
+
+/// Bandwidths in GB per second where none is given: what a host of eight accelerators loads from its
+/// memory, from a solid-state drive, and over a network of 100 Gbit/s.
+const BANDWIDTHS: &[(&str, f64)] =
+    &[("dram", 50.0), ("l2", 50.0), ("ssd", 7.0), ("l3", 7.0), ("remote", 12.5), ("l4", 12.5)];
+
+/// How often a drive may be written as a whole where nothing is given: once a day for five years.
+const RATED_WRITES: &[(&str, f64)] = &[("ssd", 1825.0)];
+
+impl FromStr for TierNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write a tier and a number of at least 0, as in ssd=6.5".to_owned();
+        let (tier, number) = text.split_once('=').ok_or_else(wrong)?;
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        if !number.is_finite() || number < 0.0 {
+            return Err(wrong());
+        }
+        Ok(Self { tier: tier.into(), number })
+    }
+}
+
+impl Default for KvSpec {
+    /// LRU of one engine, exclusive tiers, eight accelerators of 312 TFLOP/s at half of their peak.
+    fn default() -> Self {
+        Self {
+            policies: Selection::Named(vec!["lru".into()]),
+            tiers: vec![],
+            engines: 1,
+            private_tiers: None,
+            split: Split::RoundRobin,
+            mode: None,
+            order: Order::TailFirst,
+            matching: Matching::Cascade,
+            touch: Touch::All,
+            victim: None,
+            admit: vec![],
+            ghost_blocks: 0,
+            ttl_s: vec![],
+            model: None,
+            block_bytes: None,
+            bandwidths: vec![],
+            prices: vec![],
+            rated_writes: vec![],
+            teraflops: 8.0 * 312.0,
+            efficiency: 0.5,
+            processors_per_hour: None,
+            write_off_years: 5.0,
+            parameters: vec![],
+            warm_up: WarmUp::default(),
+            is_checked: false,
+        }
+    }
+}
+
+impl KvSpec {
+    /// One configuration for each combination of sizes and each policy, policies last. Of all policies,
+    /// those that run on the tiers, and with the engines.
+    ///
+    /// # Errors
+    /// A name that is not known, tiers or numbers that cannot be, or a size in bytes without a model.
+    pub fn configurations(&self, trace: &PromptTrace) -> Result<Vec<KvConfiguration>, LabError> {
+        let suits = |policy: &KvPolicy| policy.suits(self.tiers.len(), self.engines);
+        let all = || KvPolicy::all().into_iter().filter(suits).collect();
+        let policies = self.policies.resolve(all, KvPolicy::find)?;
+        let entries: Vec<_> = policies.iter().filter_map(KvPolicy::entry).collect();
+        let owners: Vec<Owner<'_>> = entries.iter().map(|&entry| entry.into()).collect();
+        let parameters = Parameters::new(&self.parameters, &owners)?;
+        let model = self.model()?;
+        let costs = self.costs()?;
+        let of_model = model.map(|model| model.token_bytes * u64::from(trace.block_tokens()));
+        let block_bytes = self.block_bytes.or(of_model);
+        let mut configurations = vec![];
+        for capacities in self.capacities(trace, block_bytes)? {
+            for policy in &policies {
+                let settings = self.settings(policy, &capacities)?;
+                let own = policy.entry().map(|entry| parameters.of(&[entry.into()]));
+                let own = own.unwrap_or_default().into_iter();
+                configurations.push(KvConfiguration {
+                    policy: policy.clone(),
+                    parameters: own.map(|one| (one.name, one.value)).collect(),
+                    settings,
+                    tier_names: self.tiers.iter().map(|tier| tier.name.clone()).collect(),
+                    split: self.split,
+                    model,
+                    block_bytes,
+                    costs: costs.clone(),
+                    warm_up: self.warm_up,
+                });
+            }
+        }
+        Ok(configurations)
+    }
+
+    fn model(&self) -> Result<Option<KvModel>, LabError> {
+        let find = |name: &String| {
+            KV_MODELS.iter().find(|model| model.name == name).copied().ok_or_else(|| {
+                let known = there_are(name, KV_MODELS.iter().map(|model| model.name));
+                LabError::at(&[Key("model")], format!("no model is called `{name}`; {known}"))
+            })
+        };
+        self.model.as_ref().map(find).transpose()
+    }
+
+    /// The capacities of all tiers in blocks, for each combination of their sizes.
+    fn capacities(
+        &self,
+        trace: &PromptTrace,
+        block_bytes: Option<u64>,
+    ) -> Result<Vec<Vec<u32>>, LabError> {
+        if !(1..=CACHE_TIERS_MAX).contains(&self.tiers.len()) {
+            let reason = format!("there are from 1 to {CACHE_TIERS_MAX} tiers");
+            return Err(LabError::at(&[Key("tiers")], reason));
+        }
+        let mut all: Vec<Vec<u32>> = vec![vec![]];
+        for (place, tier) in self.tiers.iter().enumerate() {
+            let at = [Key("tiers"), At(place), Key("sizes")];
+            if self.tiers[..place].iter().any(|before| before.name == tier.name) {
+                return Err(LabError::at(&at, "there are two tiers of this name"));
+            }
+            let mut wider = vec![];
+            for capacities in &all {
+                for &size in &tier.sizes {
+                    if block_bytes.is_none() && size.whole_bytes().is_some() {
+                        let reason = "how many bytes has a block? Give a model, as llama-3-70b, \
+                            the bytes of a block, or the size in blocks, as 256p";
+                        return Err(LabError::at(&at, reason));
+                    }
+                    let above = capacities.last().copied();
+                    let bytes = block_bytes.unwrap_or(1);
+                    let blocks = size.pages(&tier.name, bytes, trace.distinct_blocks(), above)?;
+                    wider.push([&capacities[..], &[blocks]].concat());
+                }
+            }
+            all = wider;
+        }
+        Ok(all)
+    }
+
+    /// How a policy's tiers of these capacities are filled.
+    fn settings(&self, policy: &KvPolicy, capacities: &[u32]) -> Result<KvSettings, LabError> {
+        let tiers = capacities.iter().copied().map(KvTier::new).collect();
+        let engines = usize::from(self.engines);
+        let engines = Clients::new(engines).ok_or_else(|| {
+            LabError::at(&[Key("engines")], format!("there are from 1 to {} engines", Clients::MAX))
+        })?;
+        let mut settings = KvSettings { engines, ..KvSettings::new(tiers) };
+        policy.settle(&mut settings);
+        settings.order = self.order;
+        settings.matching = self.matching;
+        settings.touch = self.touch;
+        settings.ghost_blocks = self.ghost_blocks;
+        settings.mode = self.mode.unwrap_or(settings.mode);
+        settings.victim = self.victim.unwrap_or(settings.victim);
+        settings.private_tiers = self.private_tiers.unwrap_or(settings.private_tiers);
+        self.check_places(policy, &settings)?;
+        if self.admit.len() > capacities.len() || self.admit.contains(&0) {
+            let reason = "it takes a number of uses, at least 1, for each tier, as in 1,1,2";
+            return Err(LabError::at(&[Key("admit")], reason));
+        }
+        for (tier, &uses) in settings.tiers.iter_mut().zip(&self.admit) {
+            tier.admit_uses = uses;
+        }
+        for one in &self.ttl_s {
+            let nanos = (one.number * 1e9).min(9e18);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is not negative, and far below 2^64"
+            )]
+            let ttl = Nanos(nanos as u64);
+            settings.tiers[self.place("ttl", &one.tier)?].ttl = Some(ttl);
+        }
+        Ok(settings)
+    }
+
+    fn check_places(&self, policy: &KvPolicy, settings: &KvSettings) -> Result<(), LabError> {
+        let KvSettings { private_tiers, engines, ref tiers, .. } = *settings;
+        let wrong = |reason: String| Err(LabError::at(&[Key("private_tiers")], reason));
+        if !(1..=tiers.len()).contains(&private_tiers) {
+            return wrong(format!(
+                "there are {} tiers, of which the first is private",
+                tiers.len()
+            ));
+        }
+        if settings.places() > PLACES_MAX {
+            let places = settings.places();
+            return wrong(format!("{places} private and shared tiers are more than {PLACES_MAX}"));
+        }
+        let is_one = private_tiers == 1 || engines.get() == 1;
+        if !is_one && policy.is_own_placement() {
+            let name = &policy.name;
+            return wrong(format!("`{name}` gives each engine one tier of its own"));
+        }
+        if !is_one && self.is_checked {
+            return wrong("the Ledger knows one tier of each engine: check with one".into());
+        }
+        Ok(())
+    }
+
+    /// The place of a tier that an option names.
+    fn place(&self, option: &'static str, name: &str) -> Result<usize, LabError> {
+        self.tiers.iter().position(|tier| tier.name == name).ok_or_else(|| {
+            let known = there_are(name, self.tiers.iter().map(|tier| tier.name.as_str()));
+            LabError::at(&[Key(option)], format!("no tier is called `{name}`; {known}"))
+        })
+    }
+
+    fn costs(&self) -> Result<KvCosts, LabError> {
+        let positive = [
+            ("teraflops", self.teraflops),
+            ("efficiency", self.efficiency),
+            ("write_off_years", self.write_off_years),
+        ];
+        for (key, number) in positive {
+            if !(number.is_finite() && number > 0.0) {
+                return Err(LabError::at(&[Key(key)], "it takes a number above 0"));
+            }
+        }
+        if self.efficiency > 1.0 {
+            return Err(LabError::at(&[Key("efficiency")], "it is a share of the peak, up to 1"));
+        }
+        let default = |known: &[(&str, f64)], name: &str| {
+            known.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+        };
+        let of_tier = |(place, tier): (usize, &TierSpec)| KvTierCosts {
+            // What is in the first tier is where the processors want it.
+            bytes_per_s: default(BANDWIDTHS, &tier.name)
+                .filter(|_| place > 0)
+                .map(|number| number * 1e9),
+            price_per_gib: None,
+            rated_writes: default(RATED_WRITES, &tier.name),
+        };
+        let mut tiers: Vec<KvTierCosts> = self.tiers.iter().enumerate().map(of_tier).collect();
+        for one in &self.bandwidths {
+            let bytes = Some(one.number * 1e9).filter(|&bytes| bytes > 0.0);
+            tiers[self.place("bandwidths", &one.tier)?].bytes_per_s = bytes;
+        }
+        for one in &self.prices {
+            tiers[self.place("prices", &one.tier)?].price_per_gib = Some(one.number);
+        }
+        for one in &self.rated_writes {
+            let rated = Some(one.number).filter(|&rated| rated > 0.0);
+            tiers[self.place("rated_writes", &one.tier)?].rated_writes = rated;
+        }
+        Ok(KvCosts {
+            flops_per_s: self.teraflops * 1e12 * self.efficiency,
+            processors_per_hour: self.processors_per_hour,
+            write_off_years: self.write_off_years,
+            tiers,
+        })
+    }
+}
