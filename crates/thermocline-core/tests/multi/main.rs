@@ -10,4 +10,5 @@ mod figures;
 mod models;
 mod pairs;
 mod properties;
+mod split;
 mod vectors;

@@ -5,8 +5,9 @@
 //!
 //! * Source: Wong and Wilkes, *My cache or yours? Making storage more exclusive*, USENIX ATC 2002.
 //! * State: with `remove` and one client 4 bytes per page that exists and 20 per cached page; sparse,
-//!   none and 13. Otherwise 4 bytes per page that exists and tier, 20 per page of the first tiers and 10
-//!   per page of the others; sparse, none, 13 and 12.
+//!   none and 13. Otherwise, for the first tiers twice, since the server's half notes what clients hold:
+//!   4 bytes per page that exists and tier, 20 per page of the first tiers and 10 per page of the
+//!   others; sparse, none, 13 and 12.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) by default a page leaves the tier where it was hit; in the authors' simulator
 //!   it stays, as next (`mru`) or last (`lru`) to be evicted, and so does what is read from disk.
@@ -24,13 +25,13 @@ use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
 use super::one_order::OneOrder;
+use super::split::{Held, Joined, Message, Receive, Victims};
 use super::stacks::Stacks;
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::policy::for_each;
-use crate::{Access, Actions, BoxedPolicy, Clients, Counts, PageId, Policy, Setup, Survivor, Tier};
+use crate::{Access, BoxedPolicy, Clients, Op, PageId, Setup, Tier};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] =
@@ -52,17 +53,21 @@ enum Mode {
     Lru,
 }
 
-/// DEMOTE with several clients, or with copies that stay below.
+/// The half of DEMOTE that decides for the tiers below the clients.
 #[derive(Clone, Debug)]
-pub struct Demote {
+pub(super) struct Server {
     hierarchy: Hierarchy,
+    /// The order of each shared tier; of a first tier, which pages its client holds.
     orders: Stacks,
     mode: Mode,
 }
 
+/// Its name in the registry.
+pub(super) const DEMOTE_NAME: &str = "demote";
+
 /// Its row in the registry.
 pub const DEMOTE: PolicyEntry = PolicyEntry {
-    name: Cow::Borrowed("demote"),
+    name: Cow::Borrowed(DEMOTE_NAME),
     summary: "a tier's victim becomes the newest page of the tier below: one LRU over all tiers",
     source: "Wong, Wilkes: My Cache or Yours?, USENIX ATC 2002",
     module: module_path!(),
@@ -73,38 +78,50 @@ pub const DEMOTE: PolicyEntry = PolicyEntry {
 
 /// Builds the policy for the registry.
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let mode = match values.choice("mode") {
+    if mode(values) == Mode::Remove && setup.clients == Clients::ONE {
+        return Box::new(OneOrder::new(setup));
+    }
+    Box::new(Joined::new(setup, Victims::Demoted, Server::new(setup, values)))
+}
+
+fn mode(values: &Values) -> Mode {
+    match values.choice("mode") {
         "mru" => Mode::Mru,
         "lru" => Mode::Lru,
         _ => Mode::Remove,
-    };
-    if mode == Mode::Remove && setup.clients == Clients::ONE {
-        return Box::new(OneOrder::new(setup));
     }
-    Box::new(Demote { hierarchy: Hierarchy::new(setup), orders: Stacks::new(setup), mode })
 }
 
-impl Demote {
-    /// One page reference.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "replays spend their time here")]
-    fn step(&mut self, access: Access, out: &mut impl Sink) {
-        let Access { page, client, .. } = access;
-        let top = self.hierarchy.top(client);
-        let found = self.orders.find(self.hierarchy.caches(client), page);
-        let found = found.unwrap_or(self.hierarchy.disk());
-        self.orders.drop_copies(self.hierarchy.outdated_by(access), page, out);
-        self.serve(access, found, out);
-        if found != top {
-            self.make_room(top, page, page, out);
-        }
-        self.orders.make_newest(top, page);
+impl Server {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        // A client says what it reads before it says what leaves for it.
+        let mut roomier = setup.clone();
+        roomier.capacity_pages[0] = roomier.capacity_pages[0].saturating_add(1);
+        let orders = Stacks::new(&roomier);
+        Self { hierarchy: Hierarchy::new(setup), orders, mode: mode(values) }
     }
 
-    /// Takes the page out of the tier where it was found, or leaves copies on its way up.
-    fn serve(&mut self, access: Access, found: Tier, out: &mut impl Sink) {
-        let page = access.page;
-        let top = self.hierarchy.top(access.client);
+    /// Forgets what a client holds.
+    pub(super) fn forget_client(&mut self, client: u8) {
+        let top = self.hierarchy.top(client);
+        while self.orders.take_oldest(top).is_some() {}
+    }
+
+    /// A client reads or writes a page, and holds it from now on.
+    fn bring(&mut self, access: Access, held: Held, out: &mut impl Sink) {
+        let Access { page, client, .. } = access;
+        let top = self.hierarchy.top(client);
+        for other in self.hierarchy.outdated_by(access) {
+            self.leave(other, page);
+        }
+        let found = match held {
+            Held::Yes => top,
+            Held::No => {
+                let found = self.orders.find(self.hierarchy.shared_caches(), page);
+                found.unwrap_or(self.hierarchy.disk())
+            }
+        };
+        self.hold(top, page);
         if self.mode == Mode::Remove {
             self.hierarchy.serve(access, found, top, out);
             if found != top && found != self.hierarchy.disk() {
@@ -113,9 +130,9 @@ impl Demote {
             return;
         }
         self.hierarchy.serve_and_leave(access, found, |tier| self.orders.holds(tier, page), out);
-        let lower = self.hierarchy.caches_upwards(access.client, found);
+        let lower = self.hierarchy.caches_upwards(client, found);
         for tier in lower.take_while(|&tier| tier != top) {
-            self.make_room(tier, page, page, out);
+            self.make_room(tier, page, out);
             match self.mode {
                 Mode::Mru => self.orders.make_oldest(tier, page),
                 Mode::Lru | Mode::Remove => self.orders.make_newest(tier, page),
@@ -123,58 +140,79 @@ impl Demote {
         }
     }
 
-    /// Demotes the oldest page of a tier that is full and does not hold `coming`; `served` is the
-    /// page on its way to the fastest tier.
-    fn make_room(&mut self, tier: Tier, coming: PageId, served: PageId, out: &mut impl Sink) {
+    /// Notes that a client holds a page. One that holds more than it may is not believed.
+    fn hold(&mut self, top: Tier, page: PageId) {
+        let is_full = self.orders.len(top) > self.hierarchy.capacity(top);
+        if is_full && !self.orders.holds(top, page) {
+            let _: Option<PageId> = self.orders.take_oldest(top);
+        }
+        self.orders.make_newest(top, page);
+    }
+
+    /// Notes that a client does not hold a page any more.
+    fn leave(&mut self, top: Tier, page: PageId) {
+        if self.orders.holds(top, page) {
+            self.orders.remove(top, page);
+        }
+    }
+
+    /// A client gives up a page.
+    fn take(&mut self, client: u8, page: PageId, out: &mut impl Sink) {
+        let top = self.hierarchy.top(client);
+        self.leave(top, page);
+        if self.mode == Mode::Remove {
+            if self.orders.find(self.hierarchy.other_tops(top), page).is_some() {
+                return;
+            }
+            // A client that was forgotten may still give up what another one has demoted since.
+            if let Some(tier) = self.orders.find(self.hierarchy.shared_caches(), page) {
+                return self.orders.make_newest(tier, page);
+            }
+        }
+        self.hand_down(page, top, out);
+    }
+
+    /// Makes a tier's victim the newest page of the tier below.
+    fn hand_down(&mut self, victim: PageId, tier: Tier, out: &mut impl Sink) {
+        let below = self.hierarchy.below(tier);
+        if below == self.hierarchy.disk() {
+            return;
+        }
+        if !self.orders.holds(below, victim) {
+            out.copy(victim, tier, below);
+        }
+        self.make_room(below, victim, out);
+        self.orders.make_newest(below, victim);
+    }
+
+    /// Demotes the oldest page of a shared tier that is full and does not hold `coming`.
+    fn make_room(&mut self, tier: Tier, coming: PageId, out: &mut impl Sink) {
         let is_full = self.orders.len(tier) >= self.hierarchy.capacity(tier);
         if !is_full || self.orders.holds(tier, coming) {
             return;
         }
         let victim = self.orders.take_oldest(tier).expect("a full tier holds a page");
-        let below = self.hierarchy.below(tier);
-        let is_above = match self.mode {
-            Mode::Remove => self.is_in_another_top(tier, victim),
-            Mode::Mru | Mode::Lru => {
-                victim == served || self.orders.find(self.hierarchy.faster(tier), victim).is_some()
-            }
-        };
-        if below != self.hierarchy.disk() && !is_above {
-            // With `remove` no two tiers of a path hold a page.
-            if self.mode == Mode::Remove || !self.orders.holds(below, victim) {
-                out.copy(victim, tier, below);
-            }
-            self.make_room(below, victim, served, out);
-            self.orders.make_newest(below, victim);
+        let is_above = self.mode != Mode::Remove
+            && self.orders.find(self.hierarchy.faster(tier), victim).is_some();
+        if !is_above {
+            self.hand_down(victim, tier, out);
         }
         out.drop_copy(victim, tier);
     }
-
-    /// Whether the page of a first tier is also in that of another client.
-    fn is_in_another_top(&self, tier: Tier, page: PageId) -> bool {
-        self.hierarchy.is_top(tier)
-            && self.orders.find(self.hierarchy.other_tops(tier), page).is_some()
-    }
 }
 
-impl Policy for Demote {
-    fn access(&mut self, access: Access, out: &mut Actions) {
-        self.step(access, out);
-    }
-
-    fn access_all(
-        &mut self,
-        accesses: &[Access],
-        coming: &[Access],
-        _actions: &mut Actions,
-        counts: &mut Counts,
-    ) {
-        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
-    }
-
-    fn flush(&mut self, _out: &mut Actions) {}
-
-    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
-        self.hierarchy.surrender(survivors, out);
+impl Receive for Server {
+    #[inline]
+    fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink) {
+        match message {
+            Message::Read { page } => {
+                self.bring(Access { page, op: Op::Read, client }, Held::No, out);
+            }
+            Message::Write { page, held } => {
+                self.bring(Access { page, op: Op::Write, client }, held, out);
+            }
+            Message::Demote { page } => self.take(client, page, out),
+        }
     }
 
     #[inline]

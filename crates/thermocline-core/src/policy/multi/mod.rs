@@ -11,6 +11,7 @@ pub mod mq_n;
 mod one_order;
 mod probabilities;
 pub mod promote;
+pub mod split;
 mod stacks;
 pub mod ulc;
 

@@ -18,28 +18,29 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
-use super::stacks::Stack;
+use super::split::{Held, Joined, Message, Receive, Victims};
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::Values;
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::single::mq::{self, Mq};
 use crate::policy::single::{Outcome, Registered as _, Replacement, Space};
-use crate::queue::Use;
-use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
+use crate::{Access, BoxedPolicy, Op, PageId, Setup, Tier};
 
-/// An LRU over tiers under MQ.
+/// The half of MQ that decides for the tiers below the clients.
 #[derive(Clone, Debug)]
-pub struct MqN {
+pub(super) struct Server {
     hierarchy: Hierarchy,
-    /// Per client: the pages of its first tier, newest first.
-    tops: Box<[Stack]>,
     /// The tiers that all clients share, in order.
     lower: Box<[Mq]>,
 }
 
+/// Its name in the registry.
+pub(super) const MQ_N_NAME: &str = "mq-n";
+
 /// Its row in the registry.
 pub const MQ_N: PolicyEntry = PolicyEntry {
-    name: Cow::Borrowed("mq-n"),
+    name: Cow::Borrowed(MQ_N_NAME),
     summary: "LRU over MQ: lower tiers keep pages by frequency, each tier on its own",
     source: "Zhou, Philbin, Li: Multi-Queue (MQ), USENIX 2001",
     module: module_path!(),
@@ -50,101 +51,80 @@ pub const MQ_N: PolicyEntry = PolicyEntry {
 
 /// Builds the policy for the registry.
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let ids = setup.ids();
-    let lower = |&capacity_pages: &u32| {
-        Mq::new(
-            Space { ids, capacity_pages, geometry: &setup.geometry, inputs: &setup.inputs },
-            values,
-        )
-    };
-    let top = |_| Stack::new(ids, setup.capacity_pages[0], Use::Lru);
-    Box::new(MqN {
-        hierarchy: Hierarchy::new(setup),
-        tops: (0..setup.clients.get()).map(top).collect(),
-        lower: setup.capacity_pages[1..].iter().map(lower).collect(),
-    })
+    Box::new(Joined::new(setup, Victims::Dropped, Server::new(setup, values)))
 }
 
-impl MqN {
-    fn holds(&self, tier: Tier, page: PageId) -> bool {
-        match tier.index().checked_sub(self.tops.len()) {
-            None => self.tops[tier.index()].contains(page),
-            Some(lower) => self.lower[lower].contains(page),
-        }
-    }
-
-    /// Uses a page in a tier, which then holds it; drops what the tier evicts instead.
-    fn refer(&mut self, tier: Tier, access: Access, out: &mut Actions) {
-        let Access { page, op, .. } = access;
-        let victim = match tier.index().checked_sub(self.tops.len()) {
-            Some(lower) => match self.lower[lower].refer(page, op) {
-                Outcome::Admitted { evicted } => evicted,
-                Outcome::Hit | Outcome::Refused => None,
-            },
-            None => self.refer_on_top(tier, page),
+impl Server {
+    pub(super) fn new(setup: &Setup, values: &Values) -> Self {
+        let ids = setup.ids();
+        let lower = |&capacity_pages: &u32| {
+            Mq::new(
+                Space { ids, capacity_pages, geometry: &setup.geometry, inputs: &setup.inputs },
+                values,
+            )
         };
-        if let Some(victim) = victim {
-            out.drop_copy(victim, tier);
-        }
+        let lower = setup.capacity_pages[1..].iter().map(lower).collect();
+        Self { hierarchy: Hierarchy::new(setup), lower }
     }
 
-    /// Uses a page in a first tier; returns the page that it evicts instead.
-    fn refer_on_top(&mut self, tier: Tier, page: PageId) -> Option<PageId> {
-        let top = &mut self.tops[tier.index()];
-        let is_full = top.len() == self.hierarchy.capacity(tier);
-        let victim = top.oldest().filter(|_| is_full && !top.contains(page));
-        if let Some(victim) = victim {
-            top.remove(victim);
-        }
-        top.make_newest(page);
-        victim
+    /// Where a shared tier is among those.
+    const fn place(&self, tier: Tier) -> usize {
+        tier.index() - self.hierarchy.first_shared().index()
     }
-}
 
-impl Policy for MqN {
-    fn access(&mut self, access: Access, out: &mut Actions) {
-        let Access { page, client, .. } = access;
-        let found = self.hierarchy.caches(client).find(|&cache| self.holds(cache, page));
-        let found = found.unwrap_or(self.hierarchy.disk());
-        for tier in self.hierarchy.outdated_by(access) {
-            if self.holds(tier, page) {
-                self.tops[tier.index()].remove(page);
-                out.drop_copy(page, tier);
+    fn holds(&self, tier: Tier, page: PageId) -> bool {
+        self.lower[self.place(tier)].contains(page)
+    }
+
+    /// A client reads or writes a page, and holds it from now on.
+    fn bring(&mut self, access: Access, held: Held, out: &mut impl Sink) {
+        let Access { page, op, client } = access;
+        let top = self.hierarchy.top(client);
+        let found = match held {
+            Held::Yes => top,
+            Held::No => {
+                let found = self.hierarchy.shared_caches().find(|&tier| self.holds(tier, page));
+                found.unwrap_or(self.hierarchy.disk())
+            }
+        };
+        self.hierarchy.serve_and_leave(access, found, |tier| self.holds(tier, page), out);
+        let lower = self.hierarchy.caches_upwards(client, found);
+        for tier in lower.take_while(|&tier| tier != top) {
+            let place = self.place(tier);
+            if let Outcome::Admitted { evicted: Some(victim) } = self.lower[place].refer(page, op) {
+                out.drop_copy(victim, tier);
             }
         }
-        self.hierarchy.serve_and_leave(access, found, |tier| self.holds(tier, page), out);
-        for tier in self.hierarchy.caches_upwards(client, found) {
-            self.refer(tier, access, out);
-        }
     }
+}
 
-    fn flush(&mut self, _out: &mut Actions) {}
-
-    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
-        self.hierarchy.surrender(survivors, out);
+impl Receive for Server {
+    fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink) {
+        match message {
+            Message::Read { page } => {
+                self.bring(Access { page, op: Op::Read, client }, Held::No, out);
+            }
+            Message::Write { page, held } => {
+                self.bring(Access { page, op: Op::Write, client }, held, out);
+            }
+            // Tiers hand nothing down: what a client offers is not taken.
+            Message::Demote { .. } => {}
+        }
     }
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        for top in &self.tops {
-            top.prefetch(page);
-        }
         for tier in &self.lower {
             tier.prefetch(page);
         }
     }
 
     fn assert_invariants(&self) {
-        for (tier, top) in self.hierarchy.tops().zip(&self.tops) {
-            top.assert_invariants();
-            assert!(top.len() <= self.hierarchy.capacity(tier), "a first tier has room");
-        }
         self.lower.iter().for_each(Mq::assert_invariants);
     }
 
     fn memory_bytes(&self) -> usize {
-        let tops: usize = self.tops.iter().map(Stack::memory_bytes).sum();
-        tops + self.lower.iter().map(Mq::memory_bytes).sum::<usize>()
+        self.lower.iter().map(Mq::memory_bytes).sum()
     }
 
     fn metadata_bytes(&self) -> usize {

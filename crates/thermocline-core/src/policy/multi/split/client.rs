@@ -1,0 +1,96 @@
+//! The half of a client: an LRU, whose victims are demoted or dropped.
+
+use super::super::stacks::Stack;
+use super::{Held, Message};
+use crate::queue::Use;
+use crate::{Op, PageId, Setup};
+
+/// What a client's half has done for it.
+pub trait Link {
+    /// The client reads the page from its own tier.
+    fn serve(&mut self, page: PageId);
+
+    /// The server is told something. It receives all messages of a client in the order of these calls.
+    fn send(&mut self, message: Message);
+
+    /// The client's tier gives up a page. If the page is demoted, the message goes before.
+    fn drop_copy(&mut self, page: PageId);
+}
+
+/// What becomes of the pages that leave a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::policy::multi) enum Victims {
+    /// The server is offered them.
+    Demoted,
+    /// The server does not hear of them.
+    Dropped,
+}
+
+/// Decides which pages the first tier of one client holds.
+#[derive(Clone, Debug)]
+pub struct ClientHalf {
+    /// Newest first.
+    order: Stack,
+    capacity_pages: u32,
+    victims: Victims,
+}
+
+impl ClientHalf {
+    pub(in crate::policy::multi) fn new(setup: &Setup, victims: Victims) -> Self {
+        let capacity_pages = setup.capacity_pages[0];
+        let order = Stack::new(setup.ids(), capacity_pages, Use::Lru);
+        Self { order, capacity_pages, victims }
+    }
+
+    /// One page reference of this client, after which it holds the page.
+    #[inline]
+    pub fn access(&mut self, page: PageId, op: Op, link: &mut impl Link) {
+        let is_held = self.order.contains(page);
+        match (op, is_held) {
+            (Op::Read, true) => link.serve(page),
+            (Op::Read, false) => link.send(Message::Read { page }),
+            (Op::Write, true) => link.send(Message::Write { page, held: Held::Yes }),
+            (Op::Write, false) => link.send(Message::Write { page, held: Held::No }),
+        }
+        if !is_held && self.order.len() >= self.capacity_pages {
+            let victim = self.order.take_oldest().expect("a full tier holds a page");
+            if self.victims == Victims::Demoted {
+                link.send(Message::Demote { page: victim });
+            }
+            link.drop_copy(victim);
+        }
+        self.order.make_newest(page);
+    }
+
+    /// Gives up a page that another client writes; says whether it was held.
+    pub fn invalidate(&mut self, page: PageId) -> bool {
+        let is_held = self.order.contains(page);
+        if is_held {
+            self.order.remove(page);
+        }
+        is_held
+    }
+
+    /// Whether the client holds a page.
+    pub fn holds(&self, page: PageId) -> bool {
+        self.order.contains(page)
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, page: PageId) {
+        self.order.prefetch(page);
+    }
+
+    /// Checks every invariant of the half's state.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    pub fn assert_invariants(&self) {
+        self.order.assert_invariants();
+        assert!(self.order.len() <= self.capacity_pages, "a first tier has room");
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.order.memory_bytes()
+    }
+}

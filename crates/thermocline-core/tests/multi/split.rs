@@ -1,0 +1,210 @@
+//! Halves with a queue of messages between them do what the lab's policy does, access by access.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use thermocline_core::policy::multi::split::{self, ClientHalf, Link, Message, ServerHalf};
+use thermocline_core::{Access, Action, Actions, Clients, Op, PageId, Tier, registry};
+
+use crate::drive::{Driven, setup};
+use crate::models::Outcome;
+
+const PAGES: u32 = 16;
+
+/// What is split, with its parameters.
+const SPLIT: [(&str, &str, &str); 4] = [
+    ("demote", "mode", "remove"),
+    ("demote", "mode", "mru"),
+    ("demote", "mode", "lru"),
+    ("mq-n", "ghosts", "4"),
+];
+
+/// Hosts that send each other messages.
+struct Hosts {
+    clients: Vec<ClientHalf>,
+    server: ServerHalf,
+    /// On their way to the server.
+    queue: VecDeque<(u8, Message)>,
+    caches: u8,
+    /// Copies from one cache to another so far.
+    moves: u64,
+    messages: Vec<Message>,
+}
+
+/// What one client sends, and finds at home.
+struct Outbox<'a> {
+    client: u8,
+    queue: &'a mut VecDeque<(u8, Message)>,
+    is_served: bool,
+}
+
+impl Link for Outbox<'_> {
+    fn serve(&mut self, _page: PageId) {
+        self.is_served = true;
+    }
+
+    fn send(&mut self, message: Message) {
+        self.queue.push_back((self.client, message));
+    }
+
+    fn drop_copy(&mut self, _page: PageId) {}
+}
+
+impl Hosts {
+    fn new((policy, name, text): (&str, &str, &str), sizes: &[u32], clients: Clients) -> Self {
+        let setup = setup(PAGES, sizes, clients);
+        let split = split::find(policy).unwrap();
+        let given = [(name.to_owned(), text.to_owned())];
+        let values = registry::find(policy).unwrap().values(&given).unwrap();
+        Self {
+            clients: (0..clients.get()).map(|_| split.client(&setup)).collect(),
+            server: split.server(&setup, &values),
+            queue: VecDeque::new(),
+            caches: setup.disk().0,
+            moves: 0,
+            messages: vec![],
+        }
+    }
+
+    /// A client is done with its access before the server hears of it. Where it was found, and served.
+    fn access(&mut self, access: Access) -> Outcome {
+        let Access { page, op, client } = access;
+        let mut outbox = Outbox { client, queue: &mut self.queue, is_served: false };
+        self.clients[usize::from(client)].access(page, op, &mut outbox);
+        let own = usize::from(client);
+        let mut outcome = outbox.is_served.then_some(Outcome { found: own, served: own });
+        self.messages.clear();
+        while let Some((sender, message)) = self.queue.pop_front() {
+            self.messages.push(message);
+            if let Message::Write { page, .. } = message {
+                for (other, half) in (0..).zip(&mut self.clients) {
+                    let held = half.holds(page);
+                    assert!(
+                        other == sender || half.invalidate(page) == held,
+                        "it says what it held"
+                    );
+                }
+            }
+            let mut actions = Actions::new();
+            self.server.receive(sender, message, &mut actions);
+            for action in actions.as_slice() {
+                match *action {
+                    Action::Serve { found, tier, .. } => {
+                        assert!(outcome.is_none(), "an access is answered once");
+                        outcome = Some(Outcome { found: found.index(), served: tier.index() });
+                    }
+                    Action::Copy { source, target, .. } => {
+                        self.moves += u64::from(source.0.max(target.0) < self.caches);
+                    }
+                    Action::Drop { tier, .. } => {
+                        assert!(tier.index() >= self.clients.len(), "a client drops its own pages");
+                    }
+                }
+            }
+        }
+        outcome.unwrap()
+    }
+}
+
+fn accesses() -> impl Strategy<Value = Vec<Access>> {
+    let access =
+        (0..PAGES, prop::bool::weighted(0.2), 0_u8..3).prop_map(|(page, writes, client)| {
+            let op = if writes { Op::Write } else { Op::Read };
+            Access { page: PageId(page), op, client }
+        });
+    prop::collection::vec(access, 1..150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// On one client and on three.
+    #[test]
+    fn halves_do_what_the_policy_does(
+        sizes in prop::collection::vec(1_u32..6, 2..5), accesses in accesses(),
+    ) {
+        for (clients, split) in [1, 3].into_iter().flat_map(|n| SPLIT.map(|split| (n, split))) {
+            let clients = Clients::new(clients).unwrap();
+            let (policy, name, text) = split;
+            let given = [(name, text.to_owned())];
+            let mut lab = Driven::shared(policy, &given, PAGES, &sizes, clients);
+            let mut hosts = Hosts::new(split, &sizes, clients);
+            for access in &accesses {
+                let access = access.by(access.client % clients.get());
+                prop_assert_eq!(hosts.access(access), lab.access(access), "{:?}", split);
+                prop_assert_eq!(hosts.moves, lab.moves, "{:?}", split);
+                hosts.server.assert_invariants();
+            }
+            for (client, half) in hosts.clients.iter().enumerate() {
+                half.assert_invariants();
+                let held: Vec<u32> =
+                    (0..PAGES).filter(|&page| half.holds(PageId(page))).collect();
+                prop_assert_eq!(&held, &lab.held()[client], "{:?}", split);
+            }
+        }
+    }
+}
+
+fn three_over_four(split: (&str, &str, &str)) -> Hosts {
+    Hosts::new(split, &[1, 4], Clients::new(3).unwrap())
+}
+
+#[test]
+fn hits_of_reads_are_silent_and_victims_are_demoted() {
+    let page = PageId(1);
+    let mut hosts = three_over_four(SPLIT[0]);
+    hosts.access(Access::read(1));
+    assert_eq!(hosts.messages, [Message::Read { page }]);
+    hosts.access(Access::read(1));
+    assert_eq!(hosts.messages, []);
+    hosts.access(Access::read(2));
+    assert_eq!(hosts.messages, [Message::Read { page: PageId(2) }, Message::Demote { page }]);
+    let mut hosts = three_over_four(SPLIT[3]);
+    hosts.access(Access::read(1));
+    hosts.access(Access::read(2));
+    assert_eq!(hosts.messages, [Message::Read { page: PageId(2) }]);
+}
+
+#[test]
+fn what_a_crashed_client_held_is_demoted_by_the_next_that_gives_it_up() {
+    for (crashes, found) in [(false, 4), (true, 3)] {
+        let mut hosts = three_over_four(SPLIT[0]);
+        hosts.access(Access::read(1).by(0));
+        hosts.access(Access::read(1).by(1));
+        if crashes {
+            hosts.server.forget_client(0);
+        }
+        // Client 1 gives page 1 up: if client 0 still has it, it is dropped.
+        hosts.access(Access::read(2).by(1));
+        assert_eq!(hosts.access(Access::read(1).by(2)), Outcome { found, served: 2 });
+    }
+}
+
+#[test]
+fn a_page_that_is_demoted_twice_is_there_once() {
+    let mut hosts = three_over_four(SPLIT[0]);
+    let mut actions = Actions::new();
+    for _ in 0..2 {
+        hosts.server.receive(0, Message::Demote { page: PageId(1) }, &mut actions);
+    }
+    let copy = Action::Copy { page: PageId(1), source: Tier(0), target: Tier(3) };
+    assert_eq!(actions.as_slice(), [copy]);
+    hosts.server.assert_invariants();
+}
+
+#[test]
+fn a_client_that_never_demotes_does_not_outgrow_what_is_noted_of_it() {
+    let mut hosts = three_over_four(SPLIT[0]);
+    for page in (0..PAGES).map(PageId) {
+        hosts.server.receive(0, Message::Read { page }, &mut Actions::new());
+    }
+    assert_eq!(hosts.access(Access::read(0).by(1)), Outcome { found: 4, served: 1 });
+}
+
+#[test]
+fn only_policies_that_are_split_are_found() {
+    let names = split::POLICIES.iter().map(|split| split.name);
+    assert!(names.clone().all(|name| registry::find(name).is_ok()));
+    assert_eq!(names.collect::<Vec<_>>(), ["demote", "mq-n"]);
+    assert!(split::find("ulc").is_none());
+}
