@@ -23,9 +23,9 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use super::halves::{Held, Joined, Message, Receive, Victims};
 use super::hierarchy::Hierarchy;
 use super::one_order::OneOrder;
-use super::split::{Held, Joined, Message, Receive, Victims};
 use super::stacks::Stacks;
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};

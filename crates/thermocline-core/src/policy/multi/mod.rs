@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod demote;
+mod halves;
 pub mod hfa;
 mod hierarchy;
 pub mod hint_k;

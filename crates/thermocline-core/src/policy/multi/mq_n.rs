@@ -17,8 +17,8 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use super::halves::{Held, Joined, Message, Receive, Victims};
 use super::hierarchy::Hierarchy;
-use super::split::{Held, Joined, Message, Receive, Victims};
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::Values;

@@ -14,50 +14,11 @@
 //!   client is told to drop its copy, also one that the server does not know of: clients of `mq-n` drop
 //!   victims without a word.
 
-mod client;
-mod joined;
-mod server;
-
-pub(super) use client::Victims;
-pub use client::{ClientHalf, Link};
-pub(super) use joined::Joined;
-pub(super) use server::Receive;
-pub use server::ServerHalf;
-
+pub use super::halves::{ClientHalf, Held, Link, Message};
+use super::halves::{Receive as _, Victims};
 use super::{demote, mq_n};
 use crate::config::Values;
-use crate::{PageId, Setup};
-
-/// What a client's half tells the server's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Message {
-    /// The client reads a page that it does not hold, and keeps it.
-    Read {
-        /// The page.
-        page: PageId,
-    },
-    /// The client writes a page and keeps it; the write goes through to disk.
-    Write {
-        /// The page.
-        page: PageId,
-        /// Whether the client held it before.
-        held: Held,
-    },
-    /// The client gives up a page, which is clean, and offers it to the server.
-    Demote {
-        /// The page.
-        page: PageId,
-    },
-}
-
-/// Whether a client held a page before it wrote it: the hint of the client's hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Held {
-    /// It did: the access is a hit of the first tier.
-    Yes,
-    /// It did not: the server looks for the page.
-    No,
-}
+use crate::{Actions, Setup};
 
 /// A policy that runs on two hosts.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +34,12 @@ pub const POLICIES: &[Split] = &[
     Split {
         name: demote::DEMOTE_NAME,
         victims: Victims::Demoted,
-        server: |setup, values| ServerHalf::demote(demote::Server::new(setup, values)),
+        server: |setup, values| ServerHalf(Half::Demote(demote::Server::new(setup, values))),
     },
     Split {
         name: mq_n::MQ_N_NAME,
         victims: Victims::Dropped,
-        server: |setup, values| ServerHalf::mq(mq_n::Server::new(setup, values)),
+        server: |setup, values| ServerHalf(Half::Mq(mq_n::Server::new(setup, values))),
     },
 ];
 
@@ -96,5 +57,52 @@ impl Split {
     /// The half of the server; `setup` is of the whole hierarchy, `values` are the policy's parameters.
     pub fn server(&self, setup: &Setup, values: &Values) -> ServerHalf {
         (self.server)(setup, values)
+    }
+}
+
+/// Decides which pages the tiers hold that all clients share.
+///
+/// Its actions are of the whole hierarchy: tier `n` is the first tier of client `n`, and a copy from
+/// there or to there travels over the network.
+#[derive(Clone, Debug)]
+pub struct ServerHalf(Half);
+
+#[derive(Clone, Debug)]
+enum Half {
+    Demote(demote::Server),
+    Mq(mq_n::Server),
+}
+
+impl ServerHalf {
+    /// Answers a message: appends the moves that the server makes, a [`Serve`](crate::Action::Serve)
+    /// among them if the client reads or writes.
+    ///
+    /// Before a write is received, every other client must have given the page up
+    /// ([`ClientHalf::invalidate`]).
+    pub fn receive(&mut self, client: u8, message: Message, out: &mut Actions) {
+        match &mut self.0 {
+            Half::Demote(server) => server.receive(client, message, out),
+            Half::Mq(server) => server.receive(client, message, out),
+        }
+    }
+
+    /// Forgets what a client holds, which has crashed or left: it comes back without a page.
+    pub fn forget_client(&mut self, client: u8) {
+        match &mut self.0 {
+            Half::Demote(server) => server.forget_client(client),
+            // It knows of no client what it holds.
+            Half::Mq(_) => {}
+        }
+    }
+
+    /// Checks every invariant of the half's state.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    pub fn assert_invariants(&self) {
+        match &self.0 {
+            Half::Demote(server) => server.assert_invariants(),
+            Half::Mq(server) => server.assert_invariants(),
+        }
     }
 }

@@ -1,4 +1,9 @@
 //! The half of a client: an LRU, whose victims are demoted or dropped.
+//!
+//! * Source: Wong and Wilkes, USENIX ATC 2002; Zhou, Philbin, Li, USENIX 2001: both have an LRU there.
+//! * State: 4 bytes per page that exists, 20 bytes per page of the tier; sparse, none and 13.
+//! * Cost: amortised O(1) per access.
+//! * Deviations: none.
 
 use super::super::stacks::Stack;
 use super::{Held, Message};
@@ -43,6 +48,9 @@ impl ClientHalf {
     }
 
     /// One page reference of this client, after which it holds the page.
+    ///
+    /// # Panics
+    /// Never: a full tier has a page to give up.
     #[inline]
     pub fn access(&mut self, page: PageId, op: Op, link: &mut impl Link) {
         let is_held = self.order.contains(page);

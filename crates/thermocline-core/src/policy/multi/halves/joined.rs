@@ -1,4 +1,9 @@
 //! The halves without a network between them: the policy of the lab.
+//!
+//! * Source: none; see the policies.
+//! * State: that of the halves.
+//! * Cost: that of the halves; a write also O(clients).
+//! * Deviations: none.
 
 use alloc::boxed::Box;
 

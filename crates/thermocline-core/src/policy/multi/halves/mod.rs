@@ -1,0 +1,72 @@
+//! What the halves of all split policies have in common; [`split`](super::split) lists these policies.
+//!
+//! * Source: none; see the policies.
+//! * State: none.
+//! * Cost: none.
+//! * Deviations: none.
+
+mod client;
+mod joined;
+
+use core::fmt::Debug;
+
+pub(super) use client::Victims;
+pub use client::{ClientHalf, Link};
+pub(super) use joined::Joined;
+
+use crate::action::Sink;
+use crate::{PageId, Tier};
+
+/// What a client's half tells the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// The client reads a page that it does not hold, and keeps it.
+    Read {
+        /// The page.
+        page: PageId,
+    },
+    /// The client writes a page and keeps it; the write goes through to disk.
+    Write {
+        /// The page.
+        page: PageId,
+        /// Whether the client held it before.
+        held: Held,
+    },
+    /// The client gives up a page, which is clean, and offers it to the server.
+    Demote {
+        /// The page.
+        page: PageId,
+    },
+}
+
+/// Whether a client held a page before it wrote it: the hint of the client's hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Held {
+    /// It did: the access is a hit of the first tier.
+    Yes,
+    /// It did not: the server looks for the page.
+    No,
+}
+
+/// What the half of a server does.
+pub(super) trait Receive: Debug {
+    /// Answers a message. No other client holds a page any more that this one writes.
+    fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink);
+
+    /// See [`Policy::prefetch`](crate::Policy::prefetch).
+    fn prefetch(&self, page: PageId);
+
+    /// See [`Policy::assert_invariants`](crate::Policy::assert_invariants).
+    fn assert_invariants(&self);
+
+    /// See [`Policy::memory_bytes`](crate::Policy::memory_bytes).
+    fn memory_bytes(&self) -> usize;
+
+    /// See [`Policy::metadata_bytes`](crate::Policy::metadata_bytes).
+    fn metadata_bytes(&self) -> usize {
+        0
+    }
+
+    /// See [`Policy::gauges`](crate::Policy::gauges).
+    fn gauges(&self, _report: &mut dyn FnMut(&'static str, Tier, f64)) {}
+}
