@@ -48,9 +48,6 @@ impl ClientHalf {
     }
 
     /// One page reference of this client, after which it holds the page.
-    ///
-    /// # Panics
-    /// Never: a full tier has a page to give up.
     #[inline]
     pub fn access(&mut self, page: PageId, op: Op, link: &mut impl Link) {
         let is_held = self.order.contains(page);
@@ -60,8 +57,10 @@ impl ClientHalf {
             (Op::Write, true) => link.send(Message::Write { page, held: Held::Yes }),
             (Op::Write, false) => link.send(Message::Write { page, held: Held::No }),
         }
-        if !is_held && self.order.len() >= self.capacity_pages {
-            let victim = self.order.take_oldest().expect("a full tier holds a page");
+        if !is_held
+            && self.order.len() >= self.capacity_pages
+            && let Some(victim) = self.order.take_oldest()
+        {
             if self.victims == Victims::Demoted {
                 link.send(Message::Demote { page: victim });
             }
