@@ -4,8 +4,8 @@
 //! The halves know of each other what [`Message`]s say, and nothing else. The lab's policies are the
 //! same halves, joined directly.
 //!
-//! * Source: Meng et al., JCST 32(2), 2017, has clients over a server, and says what travels between
-//!   them; Wong and Wilkes, USENIX ATC 2002, has the demotion.
+//! * Source: Wong and Wilkes, USENIX ATC 2002, have clients that demote to a server; Zhou, Philbin, Li,
+//!   USENIX 2001, have a server that only sees its clients' misses.
 //! * State: see the policies.
 //! * Cost: one message per miss, per write and per demotion; none per hit of a read.
 //! * Deviations: (1) The server's half of `demote` keeps which pages each client holds, as it has to
