@@ -1,9 +1,9 @@
 //! Halves with a queue of messages between them do what the lab's policy does, access by access.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
-use thermocline_core::policy::multi::split::{self, ClientHalf, Link, Message, ServerHalf};
+use thermocline_core::policy::multi::split::{self, ClientHalf, Held, Link, Message, ServerHalf};
 use thermocline_core::{Access, Action, Actions, Clients, Op, PageId, Tier, registry};
 
 use crate::drive::{Driven, setup};
@@ -141,6 +141,68 @@ proptest! {
                     (0..PAGES).filter(|&page| half.holds(PageId(page))).collect();
                 prop_assert_eq!(&held, &lab.held()[client], "{:?}", split);
             }
+        }
+    }
+}
+
+/// What any client may say, true or not.
+fn messages() -> impl Strategy<Value = Vec<(u8, Message)>> {
+    let message = (0..3_u8, 0..PAGES, 0..4).prop_map(|(client, page, kind)| {
+        let page = PageId(page);
+        let message = match kind {
+            0 => Message::Read { page },
+            1 => Message::Write { page, held: Held::Yes },
+            2 => Message::Write { page, held: Held::No },
+            _ => Message::Demote { page },
+        };
+        (client, message)
+    });
+    prop::collection::vec(message, 1..150)
+}
+
+/// The tier that a move fills, and the one that it empties, with the page.
+fn moved(action: Action) -> [Option<(Tier, PageId)>; 2] {
+    match action {
+        Action::Copy { page, target, .. } => [Some((target, page)), None],
+        Action::Drop { page, tier } => [None, Some((tier, page))],
+        Action::Serve { .. } => [None; 2],
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Clients that kept pages which the server forgot, or that say what is wrong, cannot make it serve an
+    /// old version, or hold more than it may.
+    #[test]
+    fn no_message_leaves_an_old_version_on_the_server(messages in messages()) {
+        for split in SPLIT {
+            let sizes = [2, 3, 4];
+            let mut hosts = Hosts::new(split, &sizes, Clients::new(3).unwrap());
+            let mut held = BTreeSet::new();
+            for &(client, message) in &messages {
+                let mut actions = Actions::new();
+                let before = held.clone();
+                hosts.server.receive(client, message, &mut actions);
+                let moves = actions.as_slice().iter().map(|&action| moved(action));
+                let moves: Vec<[Option<(Tier, PageId)>; 2]> = moves.collect();
+                for &[filled, emptied] in &moves {
+                    held.extend(filled.filter(|(tier, _)| (3..5).contains(&tier.0)));
+                    emptied.iter().for_each(|place| assert!(held.remove(place), "{split:?}"));
+                }
+                if let Message::Write { page, .. } = message {
+                    for &place in before.iter().filter(|(_, other)| *other == page) {
+                        let is_renewed = moves.iter().flatten().any(|moved| *moved == Some(place));
+                        prop_assert!(is_renewed, "{:?} {:?}", split, place);
+                    }
+                }
+                for (tier, size) in [(3, 3), (4, 4)] {
+                    let pages = held.iter().filter(|(other, _)| other.0 == tier).count();
+                    prop_assert!(pages <= size, "{:?}", split);
+                }
+            }
+            (0..3).for_each(|client| hosts.server.forget_client(client));
+            hosts.server.assert_invariants();
         }
     }
 }

@@ -124,8 +124,12 @@ impl Server {
         self.hold(top, page);
         if self.mode == Mode::Remove {
             self.hierarchy.serve(access, found, top, out);
-            if found != top && found != self.hierarchy.disk() {
-                self.orders.remove(found, page);
+            if let Some(tier) = self.orders.find(self.hierarchy.shared_caches(), page) {
+                self.orders.remove(tier, page);
+                // A client that was forgotten may hold what another one has demoted since.
+                if tier != found {
+                    out.drop_copy(page, tier);
+                }
             }
             return;
         }
