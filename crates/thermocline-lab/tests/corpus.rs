@@ -89,6 +89,7 @@ fn request(policies: &[&str]) -> Request {
             ssd: Some(DriveSpec::Named("slc-2008".into())),
             ssd_size: Some(SsdSize::Fit),
             precondition: None,
+            placement: None,
             streams: None,
             closed_loop: None,
             parameters: vec![],

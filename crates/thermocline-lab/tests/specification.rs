@@ -166,6 +166,7 @@ fn studies_name_paths_too() {
         ssd: None,
         ssd_size: Some(SsdSize::Fit),
         precondition: None,
+        placement: None,
         streams: None,
         closed_loop: None,
         parameters: vec![],
