@@ -91,6 +91,8 @@ pub struct Cleaning {
     pub pages_per_second_max: u32,
     /// Pages being written back at one time at most.
     pub pages_in_flight_max: u32,
+    /// Once no request came for so long, no slot is to be dirty; no matter how long if absent.
+    pub idle_after: Option<Nanos>,
 }
 
 /// Why an engine could not be set up.
@@ -360,6 +362,11 @@ impl Cleaning {
 impl Default for Cleaning {
     /// Most of flash may be dirty; what is above is cleaned without haste.
     fn default() -> Self {
-        Self { dirty_ratio_target: 0.7, pages_per_second_max: 4096, pages_in_flight_max: 64 }
+        Self {
+            dirty_ratio_target: 0.7,
+            pages_per_second_max: 4096,
+            pages_in_flight_max: 64,
+            idle_after: None,
+        }
     }
 }

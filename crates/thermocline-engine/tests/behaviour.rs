@@ -262,6 +262,34 @@ fn what_was_cleaned_is_clean_without_a_flush() {
 }
 
 #[test]
+fn while_nobody_asks_everything_is_cleaned() {
+    let second = 1_000_000_000;
+    let idle_after = Some(Nanos(10 * second));
+    let cleaning = Cleaning { dirty_ratio_target: 1.0, idle_after, ..Cleaning::default() };
+    let mut engine = engine(Options { cleaning, ..options("lru-inclusive") });
+    for page in 0..60 {
+        ask(&mut engine, Request::write(page, page * PAGE, PAGE), &[1; 4096]);
+    }
+    let dirty = engine.shard().dirty_slots();
+    assert!(dirty > 20);
+    // A request puts it off, whatever it is for.
+    for now in 1..=25 {
+        engine.shard_mut().tick(Nanos(now * second));
+        engine.wait_until_idle();
+        assert_eq!(engine.shard().dirty_slots(), dirty, "after {now} s");
+        if now % 5 == 0 {
+            ask(&mut engine, Request::read(now, 0, PAGE), &[]);
+        }
+    }
+    assert_eq!(engine.shard().next_deadline(), Some(Nanos(35 * second)));
+    for now in 350..370 {
+        engine.shard_mut().tick(Nanos(now * second / 10));
+        engine.wait_until_idle();
+    }
+    assert_eq!(engine.shard().dirty_slots(), 0);
+}
+
+#[test]
 fn an_orderly_end_comes_whatever_waits() {
     // The driver is asked now and then only, so that pages wait for slots and frames in great numbers.
     for seed in 0..60 {

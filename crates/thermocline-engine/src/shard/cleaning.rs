@@ -18,12 +18,19 @@ pub(super) struct Cleaner {
     /// When it looked last, and at which slot it goes on.
     looked_at: Nanos,
     next_slot: u32,
+    /// When the last request came.
+    asked_at: Nanos,
 }
 
 impl Cleaner {
     /// It begins with the first slot of another flash.
     pub(super) const fn restart(&mut self) {
         self.next_slot = 0;
+    }
+
+    /// A request has come.
+    pub(super) const fn asked(&mut self, now: Nanos) {
+        self.asked_at = now;
     }
 
     /// The time since it last looked, if it is to look now.
@@ -166,14 +173,30 @@ impl Shard {
         let sync = self.disk_syncs.retry_at().filter(|_| !self.queue.is_empty());
         let flash = self.flash_faults.next_retry().into_iter().chain(self.next_look());
         let blanks = self.blanks.retry_at();
-        let devices = retry.into_iter().chain(blanks).chain(flash).chain(sync);
+        let [_, dirty] = self.slots.live_and_dirty();
+        let idle =
+            self.idle_from().filter(|&from| dirty > 0 && self.flash.works() && from > self.now);
+        let devices = retry.into_iter().chain(idle).chain(blanks).chain(flash).chain(sync);
         devices.chain(look).chain(self.first_deadline()).min()
     }
 
     fn is_too_dirty(&self) -> bool {
         let [_, dirty] = self.slots.live_and_dirty();
-        let target = self.options.cleaning.dirty_ratio_target * f64::from(self.options.flash_pages);
-        self.flash.works() && f64::from(dirty) > target
+        self.flash.works() && f64::from(dirty) > self.dirty_slots_target()
+    }
+
+    /// When the shard counts as idle unless a request comes.
+    fn idle_from(&self) -> Option<Nanos> {
+        let after = self.options.cleaning.idle_after?;
+        Some(Nanos(self.cleaner.asked_at.0.saturating_add(after.0)))
+    }
+
+    /// Slots that may be dirty now: none while nobody asks for anything.
+    fn dirty_slots_target(&self) -> f64 {
+        if self.idle_from().is_some_and(|from| self.now >= from) {
+            return 0.0;
+        }
+        self.options.cleaning.dirty_ratio_target * f64::from(self.options.flash_pages)
     }
 
     /// Queues dirty pages of flash, as many as the rate allows since the last time.
@@ -182,7 +205,7 @@ impl Shard {
             return;
         }
         let [_, dirty] = self.slots.live_and_dirty();
-        let target = self.options.cleaning.dirty_ratio_target * f64::from(self.options.flash_pages);
+        let target = self.dirty_slots_target();
         let rate = f64::from(self.options.cleaning.pages_per_second_max);
         let allowed = (rate * (elapsed_ns.min(1_000_000_000) as f64) / 1e9).ceil();
         let excess = f64::from(dirty) - target;

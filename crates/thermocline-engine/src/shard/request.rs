@@ -381,8 +381,10 @@ impl Shard {
         }
     }
 
+    /// A request was taken.
     fn announce(&mut self, request: &Request) {
         let now = self.now;
+        self.cleaner.asked(now);
         if let Some(observer) = &mut self.observer {
             observer(&Event::Request { now, request });
         }

@@ -11,11 +11,12 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{Geometry, Indexing, Setup, WriteMiss};
-use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
+use thermocline_engine::{PolicyOptions, WriteMode};
 use thermocline_lab::spec::DriveSpec;
 use thermocline_lab::{find_policy, find_ssd};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
+use super::cleaning::CleaningSection;
 use super::listening::Nbd;
 use super::virtual_machines::VhostUserSection;
 use crate::backing::BackingLocation;
@@ -111,17 +112,6 @@ pub(crate) struct Policy {
     pub(crate) write_miss: Miss,
     #[serde(default)]
     pub(crate) parameters: BTreeMap<String, toml::Value>,
-}
-
-/// Cleaning besides the policy's.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CleaningSection {
-    dirty_ratio: Option<f64>,
-    pages_per_second: Option<u32>,
-    pages_in_flight: Option<u32>,
-    #[serde(default)]
-    pub(crate) drain_at_exit: bool,
 }
 
 /// What is bounded.
@@ -367,12 +357,7 @@ impl Config {
                  `metrics.remote = true` allows that"
             );
         }
-        if let Some(ratio) = self.cleaning.dirty_ratio {
-            ensure!(
-                (0.0..=1.0).contains(&ratio),
-                "`cleaning.dirty_ratio` is {ratio}: it must be from 0 to 1"
-            );
-        }
+        self.cleaning.check()?;
         let counts = [
             ("cleaning.pages_per_second", self.cleaning.pages_per_second.map(u64::from)),
             ("cleaning.pages_in_flight", self.cleaning.pages_in_flight.map(u64::from)),
@@ -473,17 +458,6 @@ impl Config {
         };
         entry.build(&setup, &values).map(drop).context("`policy`")
     }
-
-    /// What the engine cleans on its own.
-    pub(crate) fn cleaning(&self) -> Cleaning {
-        let section = self.cleaning;
-        let default = Cleaning::default();
-        Cleaning {
-            dirty_ratio_target: section.dirty_ratio.unwrap_or(default.dirty_ratio_target),
-            pages_per_second_max: section.pages_per_second.unwrap_or(default.pages_per_second_max),
-            pages_in_flight_max: section.pages_in_flight.unwrap_or(default.pages_in_flight_max),
-        }
-    }
 }
 
 impl Backing {
@@ -567,6 +541,7 @@ impl Mode {
 mod tests {
     use thermocline_core::Clients;
     use thermocline_core::registry::{self, Future, PolicyEntry};
+    use thermocline_engine::Cleaning;
     use thermocline_lab::spec::{HierarchySpec, TierSpec};
     use thermocline_lab::{RunOptions, Summary, TierSize, Watch};
 
@@ -605,7 +580,7 @@ mod tests {
         assert_eq!(config.ram.size, Bytes(64 << 20));
         assert_eq!(config.flash.as_ref().unwrap().size, Bytes(256 << 20));
         assert_eq!(config.pages("ram.size", config.ram.size).unwrap(), 16_384);
-        assert_eq!(config.cleaning(), Cleaning::default());
+        assert_eq!(config.cleaning.now(), Cleaning::default());
     }
 
     #[test]
@@ -641,7 +616,11 @@ mod tests {
         assert_eq!(full.backing.grace(), plain.backing.grace());
         assert_eq!(full.write_mode, plain.write_mode);
         assert_eq!(full.shadow_sample.to_bits(), plain.shadow_sample.to_bits());
-        assert_eq!(full.cleaning(), plain.cleaning());
+        let [clean, default] = [full.cleaning.now(), plain.cleaning.now()];
+        assert_eq!(clean.pages_per_second_max, default.pages_per_second_max);
+        assert_eq!(clean.pages_in_flight_max, default.pages_in_flight_max);
+        assert_eq!(full.cleaning.dirty_ratio, Some(Cleaning::default().dirty_ratio_target));
+        assert!(clean.idle_after.is_some() && default.idle_after.is_none());
         assert_eq!(full.cleaning.drain_at_exit, plain.cleaning.drain_at_exit);
         assert!(!full.policy.parameters.is_empty());
         assert_eq!(full.io.engine, plain.io.engine);

@@ -382,7 +382,7 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
         Options::new(pages, ram_pages, flash_pages.unwrap_or(0), config.policy_options()?);
     options.page_bytes = u32::try_from(page_bytes).expect("pages were checked");
     options.write_mode = config.write_mode.into_engine();
-    options.cleaning = config.cleaning();
+    options.cleaning = config.cleaning.now();
     let timeout_ns = config.backing.timeout().as_nanos();
     options.backing_timeout = Nanos(u64::try_from(timeout_ns).unwrap_or(u64::MAX));
     options.flash_write_budget_gib_per_day = flash.and_then(|flash| flash.write_budget_gib_per_day);

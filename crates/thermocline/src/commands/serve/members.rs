@@ -12,6 +12,7 @@ use thermocline_nbd::server::{Handle, Server, ServerError};
 use tracing::error;
 
 use super::board::Board;
+use super::cleaning::CleaningSection;
 use super::config::Config;
 use super::epoch::Begins;
 use super::instruments::Instruments;
@@ -49,15 +50,26 @@ pub(super) struct Member<'a> {
     pub(super) server: Server<Service>,
     pub(super) begins: Begins,
     pub(super) instruments: &'a Instruments,
+    cleaning: CleaningSection,
 }
 
-impl Member<'_> {
+impl<'a> Member<'a> {
+    /// A shard that has not begun to serve.
+    pub(super) fn new(
+        server: Server<Service>,
+        begins: Begins,
+        instruments: &'a Instruments,
+        config: &Config,
+    ) -> Self {
+        Self { server, begins, instruments, cleaning: config.cleaning }
+    }
+
     /// Serves, as any shard but the first, until all are to stop.
     ///
     /// # Errors
     /// As [`Server::run`].
     pub(super) fn run(&mut self, serving: &Serving<'_>) -> Result<(), ServerError> {
-        let Self { server, begins, instruments } = self;
+        let Self { server, begins, instruments, cleaning } = self;
         let own = server.handle();
         server.run(|services| {
             let [service] = services else { return };
@@ -65,11 +77,19 @@ impl Member<'_> {
             let number = shard.options().share.index.into();
             begins.look(shard, serving.all);
             share_failure(serving.note, service);
-            if let Some(config) = serving.news.take(number)
-                && let Err(error) = take_over(&config, None, service, instruments)
-            {
-                error!(error = format!("{error:#}"), shard = number, "the shard stays as it is");
+            if let Some(config) = serving.news.take(number) {
+                match take_over(&config, None, service, instruments) {
+                    Ok(()) => *cleaning = config.cleaning,
+                    Err(error) => {
+                        error!(
+                            error = format!("{error:#}"),
+                            shard = number,
+                            "the shard stays as it is"
+                        );
+                    }
+                }
             }
+            cleaning.apply(service.inner_mut().engine_mut().shard_mut());
             let status = instruments.status(service.inner_mut().engine_mut(), own.clients());
             serving.snapshots.post(number, status);
             serving.news.beat(number);
@@ -87,7 +107,7 @@ impl Member<'_> {
         drains: &mut bool,
         watchdog: &mut Watchdog,
     ) -> Result<(), ServerError> {
-        let Self { server, begins, instruments } = self;
+        let Self { server, begins, instruments, cleaning } = self;
         let mut replacing = Replacing::default();
         let own = server.handle();
         server.run(|services| {
@@ -101,6 +121,7 @@ impl Member<'_> {
                 match reload(serving, service, instruments) {
                     Ok(config) => {
                         *drains = config.cleaning.drain_at_exit;
+                        *cleaning = config.cleaning;
                         serving.news.tell(&config);
                         serving.all.wake();
                         serving.control.set_config(config);
@@ -110,6 +131,7 @@ impl Member<'_> {
                     }
                 }
             }
+            cleaning.apply(service.inner_mut().engine_mut().shard_mut());
             replacing.advance(serving.control, service, serving.note);
             let status = instruments.status(service.inner_mut().engine_mut(), own.clients());
             serving.snapshots.post(0, status);

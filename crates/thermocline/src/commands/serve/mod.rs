@@ -2,6 +2,7 @@
 
 mod advice;
 mod board;
+mod cleaning;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod devices;
@@ -134,7 +135,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     };
     let members = servers.into_iter().zip(begins).zip(&instruments);
     let members = members
-        .map(|((server, begins), instruments)| Member { server, begins, instruments })
+        .map(|((server, begins), instruments)| Member::new(server, begins, instruments, &config))
         .collect();
     serve(members, &serving, &config, note.as_ref())?;
     if let Some(machines) = machines {
@@ -199,7 +200,7 @@ fn serve(
     })?;
     let mut engines = vec![];
     for member in ended {
-        let Member { server, mut begins, instruments } = member?;
+        let Member { server, mut begins, instruments, .. } = member?;
         instruments.end_recording();
         for service in server.into_services() {
             let mut engine = service.into_inner().into_engine();
@@ -311,7 +312,7 @@ fn take_over(
         shard.set_policy(policy).context("`policy`")?;
     }
     shard.set_write_mode(config.write_mode.into_engine());
-    shard.set_cleaning(config.cleaning().part(shards));
+    config.cleaning.apply(shard);
     let budget = config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day);
     shard.set_flash_write_budget(budget.map(|gib| gib / f64::from(shards)));
     instruments.set_flash_rating(rating);
@@ -329,7 +330,11 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
     }
     // What is dirty on flash may stay so.
     let cleaning = engine.shard().options().cleaning;
-    engine.shard_mut().set_cleaning(Cleaning { dirty_ratio_target: 1.0, ..cleaning });
+    engine.shard_mut().set_cleaning(Cleaning {
+        dirty_ratio_target: 1.0,
+        idle_after: None,
+        ..cleaning
+    });
     engine.shard_mut().stop();
     // Clients that are gone left replies; their frames are free from now on.
     take_reply(&mut engine, LAST_FLUSH);
