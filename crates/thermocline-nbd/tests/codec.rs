@@ -453,6 +453,27 @@ fn an_old_client_enters_by_name_and_gets_its_zeroes() {
 }
 
 #[test]
+fn a_name_that_is_not_offered_is_answered_with_those_that_are() {
+    let exports = [export("a", 1), export("bc", 2)];
+    let offer = Offer { exports: &exports, tls: TlsMode::Off };
+    let nameless = "'IHAVEOPT' 00000007 00000006 00000000 0000";
+    let structured = "'IHAVEOPT' 00000008 00000000";
+    let context = "'IHAVEOPT' 0000000a 00000009 00000001 'b' 00000000";
+    for script in [vec!["00000003", nameless], vec!["00000003", structured, context]] {
+        let answer = String::from_utf8_lossy(&play(&offer, &script).0).into_owned();
+        let names = "there is no export of that name; this server has `a`, `bc`";
+        assert!(answer.ends_with(names), "{answer}");
+    }
+    // The protocol bounds a message at 4096 bytes.
+    let many: Vec<_> = (0..500).map(|number| export(&format!("volume-{number}"), 1)).collect();
+    let offer = Offer { exports: &many, tls: TlsMode::Off };
+    let (answer, _) = play(&offer, &["00000003", nameless]);
+    assert!(answer.len() < 4096, "{}", answer.len());
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(answer.ends_with(" that do not fit here: list them"), "{answer}");
+}
+
+#[test]
 fn exports_are_listed_and_unknown_options_refused() {
     let exports = [export("a", 1), export("bc", 2)];
     let offer = Offer { exports: &exports, tls: TlsMode::Off };

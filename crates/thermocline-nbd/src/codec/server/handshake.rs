@@ -29,6 +29,9 @@ pub enum TlsMode {
     Required,
 }
 
+/// The names of exports in an error take no more bytes: the protocol allows a message 4096.
+const NAMES_BYTES_MAX: usize = 2048;
+
 /// What a server has to offer.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
@@ -44,6 +47,21 @@ impl Offer<'_> {
             return Some(0);
         }
         self.exports.iter().position(|export| export.name.as_bytes() == name)
+    }
+
+    /// Says that a client asked for an export that is not offered, and names those that are.
+    fn unknown_export(&self) -> String {
+        let mut text = "there is no export of that name; this server has".to_owned();
+        for (index, export) in self.exports.iter().enumerate() {
+            let separator = if index == 0 { " " } else { ", " };
+            let item = format!("{separator}`{}`", export.name);
+            if text.len() + item.len() > NAMES_BYTES_MAX {
+                let others = self.exports.len() - index;
+                return format!("{text}{separator}{others} that do not fit here: list them");
+            }
+            text.push_str(&item);
+        }
+        text
     }
 }
 
@@ -360,7 +378,7 @@ impl Handshake {
             return None;
         };
         let Some(index) = offer.find(named.name) else {
-            put_error(output, number, option_reply::UNKNOWN, "there is no export of that name");
+            put_error(output, number, option_reply::UNKNOWN, &offer.unknown_export());
             return None;
         };
         let export = &offer.exports[index];
@@ -429,7 +447,7 @@ impl Handshake {
             return;
         };
         let Some(index) = offer.find(named.name) else {
-            put_error(output, number, option_reply::UNKNOWN, "there is no export of that name");
+            put_error(output, number, option_reply::UNKNOWN, &offer.unknown_export());
             return;
         };
         for context in contexts.iter() {
