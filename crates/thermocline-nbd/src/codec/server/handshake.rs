@@ -54,7 +54,10 @@ impl Offer<'_> {
         let mut text = "there is no export of that name; this server has".to_owned();
         for (index, export) in self.exports.iter().enumerate() {
             let separator = if index == 0 { " " } else { ", " };
-            let item = format!("{separator}`{}`", export.name);
+            let item = match export.name.as_str() {
+                "" => format!("{separator}one without a name"),
+                name => format!("{separator}`{name}`"),
+            };
             if text.len() + item.len() > NAMES_BYTES_MAX {
                 let others = self.exports.len() - index;
                 return format!("{text}{separator}{others} that do not fit here: list them");
