@@ -467,6 +467,9 @@ mod tests {
     }
 
     proptest! {
+        // Each moves a megabyte.
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
         #[test]
         fn a_client_gets_replies_in_order_however_it_reads(
             replies in prop::collection::vec((0_usize..40, 0_usize..200_000, 1_usize..70), 1..12),
