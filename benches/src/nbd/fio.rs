@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::groups::Case;
-use super::server::{Place, Running};
+use super::server::{CLIENT_PRIORITY, OTHERS_PRIORITY, Place, Running};
 
 /// How long a cache is warmed before a case that wants that.
 const WARMING_SECONDS: u32 = 4;
@@ -23,8 +23,8 @@ pub(super) struct Figures {
     pub(super) client_us_per_request: f64,
 }
 
-fn command(place: &Place<'_>, server: &Running, depth: u32) -> Command {
-    let mut command = place.client("fio");
+fn command(place: &Place<'_>, server: &Running, depth: u32, priority: &str) -> Command {
+    let mut command = place.client("fio", priority);
     command
         .args(["--name=case", "--ioengine=nbd", "--output-format=json", "--bs=4k", "--norandommap"])
         .arg(format!("--cpus_allowed={}", place.cpus))
@@ -42,12 +42,12 @@ pub(super) fn run(
     seconds: Option<u32>,
 ) -> Result<Figures> {
     if !case.warming.is_empty() {
-        let mut warming = command(place, server, 1);
+        let mut warming = command(place, server, 1, CLIENT_PRIORITY);
         let timed = ["--time_based".to_owned(), format!("--runtime={WARMING_SECONDS}")];
         let status = warming.args(case.warming).args(timed).stdout(Stdio::null()).status();
         ensure!(status.context("cannot start fio")?.success(), "fio failed to warm the cache");
     }
-    let mut foreground = command(place, server, case.depth);
+    let mut foreground = command(place, server, case.depth, CLIENT_PRIORITY);
     foreground.args(case.fio);
     let times = seconds.filter(|_| !case.is_flush).map(|seconds| {
         ["--time_based".to_owned(), "--ramp_time=1".to_owned(), format!("--runtime={seconds}")]
@@ -56,7 +56,7 @@ pub(super) fn run(
     let background = case
         .beside
         .map(|fio| {
-            command(place, server, 1)
+            command(place, server, 1, OTHERS_PRIORITY)
                 .args(fio)
                 // A job that is a process of its own would outlive the fio that is killed.
                 .args(["--thread", "--time_based", "--runtime=600"])

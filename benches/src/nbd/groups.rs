@@ -232,6 +232,34 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        name: "fairness",
+        about: "everything in RAM; one request at a time beside 64 clients with 128 each",
+        mib: 256,
+        clients_first: true,
+        disk: None,
+        peers: &[ours("ours", IN_RAM), NBDKIT_MEMORY],
+        fill: &[FILL],
+        cases: &[
+            Case::new("read d1", &["--rw=randread"], 1),
+            Case::new("read d1, reads of 4 KiB beside", &["--rw=randread"], 1).beside(&[
+                "--rw=randread",
+                "--iodepth=128",
+                "--numjobs=64",
+            ]),
+            Case::new("read d1, writes of 4 KiB beside", &["--rw=randread"], 1).beside(&[
+                "--rw=randwrite",
+                "--iodepth=128",
+                "--numjobs=64",
+            ]),
+            Case::new("read d1, writes of 64 KiB beside", &["--rw=randread"], 1).beside(&[
+                "--rw=randwrite",
+                "--bs=64k",
+                "--iodepth=128",
+                "--numjobs=64",
+            ]),
+        ],
+    },
+    Group {
         name: "flash",
         about: "everything in a file past the page cache",
         mib: 256,

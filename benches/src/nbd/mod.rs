@@ -23,12 +23,12 @@ use crate::measure::median;
 /// What is measured.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Measure only these groups: ram, shards, flash, durable, slow, working-set,
-    /// flush
+    /// Measure only these groups: ram, shards, fairness, flash, durable, slow,
+    /// working-set, flush
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "ram,shards,flash,durable,slow,working-set,flush"
+        default_value = "ram,shards,fairness,flash,durable,slow,working-set,flush"
     )]
     groups: Vec<String>,
     /// Measure only the servers whose names contain one of these; the first of a group is its baseline

@@ -22,7 +22,9 @@ pub(crate) struct Place<'a> {
 /// Runs a program at a real-time priority: a higher one runs first, and what has none runs last.
 const AT_PRIORITY: [&str; 2] = ["chrt", "--fifo"];
 const SERVER_PRIORITY: &str = "5";
-const CLIENT_PRIORITY: &str = "10";
+pub(super) const CLIENT_PRIORITY: &str = "10";
+/// Of clients beside the one that is measured, whose requests must not wait for a processor.
+pub(super) const OTHERS_PRIORITY: &str = "9";
 
 /// Return whether this user may run programs at real-time priorities.
 pub(super) fn can_set_priorities() -> bool {
@@ -33,13 +35,13 @@ pub(super) fn can_set_priorities() -> bool {
 
 impl Place<'_> {
     /// Return the command of a client.
-    pub(super) fn client(&self, program: &str) -> Command {
+    pub(super) fn client(&self, program: &str, priority: &str) -> Command {
         if !self.clients_first {
             return Command::new(program);
         }
         let [chrt, class] = AT_PRIORITY;
         let mut command = Command::new(chrt);
-        command.args([class, CLIENT_PRIORITY, program]);
+        command.args([class, priority, program]);
         command
     }
 
