@@ -237,7 +237,8 @@ pub(super) const GROUPS: &[Group] = &[
         mib: 256,
         clients_first: true,
         disk: None,
-        peers: &[ours("ours", IN_RAM), NBDKIT_MEMORY],
+        // nbdkit ends while 64 clients write.
+        peers: &[ours("ours", IN_RAM)],
         fill: &[FILL],
         cases: &[
             Case::new("read d1", &["--rw=randread"], 1),
