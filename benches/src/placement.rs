@@ -3,9 +3,9 @@
 //! next write.
 //!
 //! The writes of a trace go to a drive that its written pages fill, again and again until they are
-//! four times the drive; the second half of them counts. The drive is one plane, so that the number of
-//! reclaim units is the same for every trace, and 12.5 % of it are spare. Every identifier takes part as published, and with a
-//! memory and a window that are some times as large.
+//! four times the drive; the second half of them counts. The drive is one plane, so that every trace has
+//! the same number of reclaim units; an eighth of the drive is spare. Each identifier runs as published, and
+//! with a memory and a window that are `--scales` times as large.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Reclaim units of the drive
     #[arg(long, default_value_t = 512)]
     units: u32,
-    /// The share of the drive that is spare
+    /// Spare share of the drive, from 0 to 0.9
     #[arg(long, default_value_t = 0.125)]
     spare: f64,
     /// Writes of each generated trace; 0 leaves them out
@@ -191,7 +191,7 @@ fn run(
     Ok(place(&writes, writes.len() / 2, &config, streams, &Watch::default())?)
 }
 
-/// One plane of so many units, as large as the pages need.
+/// Return a drive of one plane that these pages fill.
 fn drive(pages: u32, arguments: &Arguments, handles: u32) -> Result<SsdConfig> {
     let pages_per_unit = f64::from(pages) / (1.0 - arguments.spare) / f64::from(arguments.units);
     #[expect(

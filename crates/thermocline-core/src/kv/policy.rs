@@ -7,8 +7,8 @@
 //! * State: 8 bytes per block that exists; 16 with a time-to-live.
 //! * Cost: that of the policy.
 //! * Deviations: (1) A policy may give up the front of a chain while its end enters, and then writes it
-//!   again. Engines lock what they use. (2) A policy cannot be told to drop a page: a copy that is too
-//!   old is not found, but keeps its room until the policy gives it up or the block is used again.
+//!   again. Engines lock what they use. (2) No call makes a policy drop a page: a copy that is too old
+//!   is not found, but keeps its room until the policy evicts it or the block is used again.
 
 use alloc::boxed::Box;
 use alloc::vec;
