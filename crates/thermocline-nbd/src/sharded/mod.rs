@@ -202,17 +202,18 @@ impl<D: Driver> Sharded<D> {
         let single = Single { tag, command: piece.command, since: Instant::now() };
         let number = self.singles.insert(single);
         let place = Place::Single(u32::try_from(number).expect("bounded by the clients' memory"));
-        match &mut self.links[shard] {
-            None => self.own.submit(place.to_tag(), piece, payload),
-            Some(link) => {
-                let mut buffer = vec![];
-                if !payload.is_empty() {
-                    buffer = spare_for(piece, &mut self.spares);
-                    buffer.extend_from_slice(payload);
-                }
-                link.order(Order { place, piece: *piece, buffer });
-            }
-        }
+        self.have_served(shard, place, piece, payload);
+    }
+
+    /// Has a shard serve something, this one or another.
+    fn have_served(&mut self, shard: usize, place: Place, piece: &Piece, bytes: &[u8]) {
+        let Some(link) = &mut self.links[shard] else {
+            return self.own.submit(place.to_tag(), piece, bytes);
+        };
+        let mut buffer =
+            if is_lent(place, piece) { vec![] } else { spare_for(piece, &mut self.spares) };
+        buffer.extend_from_slice(bytes);
+        link.order(Order { place, piece: *piece, buffer });
     }
 
     /// A request that one shard served is over.
@@ -247,14 +248,7 @@ impl<D: Driver> Sharded<D> {
                 Piece { offset_bytes: part.request.offset_bytes, length_bytes, ..whole.piece };
             let bytes = part.payload(whole.spanning.whole(), payload);
             let place = Place::Part { whole: whole_number, number: part.number };
-            match &mut self.links[part.shard] {
-                None => self.own.submit(place.to_tag(), &piece, bytes),
-                Some(link) => {
-                    let mut buffer = spare_for(&piece, &mut self.spares);
-                    buffer.extend_from_slice(bytes);
-                    link.order(Order { place, piece, buffer });
-                }
-            }
+            self.have_served(part.shard, place, &piece, bytes);
         }
     }
 
@@ -345,8 +339,7 @@ impl<D: Driver> Sharded<D> {
     fn guest_answered(&mut self, answer: Answer) {
         let key = usize::try_from(answer.tag.0 & !GUEST).expect("a place in memory");
         let Guest { shard, place, piece, buffer } = self.guests.remove(key);
-        let is_whole_read = piece.command == Command::Read && matches!(place, Place::Single(_));
-        let (given, spare) = if is_whole_read && answer.outcome.is_ok() {
+        let (given, spare) = if is_lent(place, &piece) && answer.outcome.is_ok() {
             (Given::Lent(self.own.lend(answer.tag)), buffer)
         } else {
             self.given(&piece, &answer, buffer)
@@ -412,6 +405,11 @@ impl<D: Driver> Sharded<D> {
     fn each_link(&mut self, work: impl FnMut(&mut Link)) {
         self.links.iter_mut().flatten().for_each(work);
     }
+}
+
+/// Whether another shard lends the bytes of what it serves: those of a whole read.
+fn is_lent(place: Place, piece: &Piece) -> bool {
+    piece.command == Command::Read && matches!(place, Place::Single(_))
 }
 
 /// Returns an empty buffer for the bytes of a piece: one of the spares, if it has bytes and there is one.
