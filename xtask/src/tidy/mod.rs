@@ -12,6 +12,9 @@ use circles::Crate;
 /// Lines of a source file, its tests not counted.
 const SOURCE_LINES_MAX: usize = 600;
 
+/// What two paragraphs of a document may have in common at their beginning, in bytes.
+const SAME_BYTES_MAX: usize = 120;
+
 /// What the header of every policy says, in this order.
 const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
 
@@ -58,7 +61,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
                     crates.entry(folder.to_owned()).or_default().add(file, &text)?;
                 }
             }
-            Some("md") => check_titles(&text, &mut fault),
+            Some("md") => {
+                check_titles(&text, &mut fault);
+                check_repetition(&text, &mut fault);
+            }
             Some("toml") => {
                 check_dependencies(&name, &text, &mut fault);
                 check_versions(&name, &text, &mut fault);
@@ -153,6 +159,25 @@ fn check_titles(text: &str, fault: &mut impl FnMut(String)) {
     }
 }
 
+/// Two versions of a paragraph, or the marks between them, are left when changes are merged.
+fn check_repetition(text: &str, fault: &mut impl FnMut(String)) {
+    let mut is_code = false;
+    let mut first_lines = BTreeMap::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        is_code ^= line.starts_with("```");
+        if line.contains("<<<<<<< ") {
+            fault(format!("line {number}: a conflict that was not resolved"));
+        }
+        // The rows of two tables may well be the same.
+        let is_paragraph = !is_code && !line.starts_with('|');
+        let beginning = line.get(..SAME_BYTES_MAX).filter(|_| is_paragraph);
+        let Some(beginning) = beginning else { continue };
+        if let Some(first) = first_lines.insert(beginning, number) {
+            fault(format!("line {number} begins as line {first} does: keep one of them"));
+        }
+    }
+}
+
 /// Dependencies point one way.
 fn check_dependencies(name: &str, text: &str, fault: &mut impl FnMut(String)) {
     for (package, allowed) in DEPENDENCIES {
@@ -193,5 +218,32 @@ fn check_versions(name: &str, text: &str, fault: &mut impl FnMut(String)) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults_of(text: &str) -> Vec<String> {
+        let mut faults = vec![];
+        check_repetition(text, &mut |fault| faults.push(fault));
+        faults
+    }
+
+    #[test]
+    fn a_paragraph_stands_once() {
+        let long = "a paragraph of many words ".repeat(6);
+        assert!(faults_of(&format!("# Title\n\n{long}one\n\nanother\nanother\n")).is_empty());
+        assert!(faults_of(&format!("```\n{long}\n{long}\n```\n")).is_empty());
+        let twice = faults_of(&format!("{long}one\n\n{long}two\n"));
+        assert_eq!(twice, ["line 3 begins as line 1 does: keep one of them"]);
+    }
+
+    #[test]
+    fn a_merge_leaves_no_marks() {
+        let marks = ["<".repeat(7), "=".repeat(7)];
+        let text = format!("{} ours\nthis\n{}\nthat\n", marks[0], marks[1]);
+        assert_eq!(faults_of(&text), ["line 1: a conflict that was not resolved"]);
     }
 }
