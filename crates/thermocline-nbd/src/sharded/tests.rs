@@ -140,6 +140,23 @@ fn bytes_on_their_way_stay_as_they_were() {
 }
 
 #[test]
+fn who_sleeps_is_woken_by_an_order_and_by_its_answer() {
+    let mut shards = shards(2);
+    let start = extents_of(&shards, 1)[0];
+    assert!(shards[1].may_sleep());
+    shards[0].submit(Tag(5), &piece(Command::Read, start, 4096), &[]);
+    assert_eq!(shards[0].next_reply(), None);
+    assert!(is_rung(&shards[1]), "there is an order");
+    shards[1].has_woken();
+    assert!(shards[0].may_sleep());
+    shards[1].drive();
+    shards[1].engine_mut().wait_until_idle();
+    assert_eq!(shards[1].next_reply(), None);
+    assert!(is_rung(&shards[0]), "there is an answer");
+    assert!(!shards[0].may_sleep(), "what came before is found before it sleeps");
+}
+
+#[test]
 fn frames_come_back_from_other_shards() {
     let mut shards = shards(2);
     let starts = extents_of(&shards, 1);
