@@ -66,7 +66,7 @@ pub use inputs::Inputs;
 pub use ledger::{Ledger, Reason, Violation};
 pub use miss_order::MissOrder;
 pub use policy::{BoxedPolicy, Policy, Survivor};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_whole};
 pub use run_lengths::{Run, RunLengths};
 pub use setup::{PageCost, Setup, WriteMiss};
 pub use strata::Strata;

@@ -1,4 +1,4 @@
-//! Asking the processor for memory that will be needed soon: the only `unsafe` of the project.
+//! Asks the processor for memory that will be needed soon: the only `unsafe` of this crate.
 #![allow(unsafe_code, reason = "prefetching is an intrinsic; it pays in the replay loop")]
 
 /// Fetches the cache line of `slice[index]`, or of the last element if there is no such one. An index
@@ -23,5 +23,20 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _unused = (slice, index);
+    }
+}
+
+/// Fetches all cache lines of `slice[index]`, for elements that are longer than one line.
+#[inline]
+pub fn prefetch_whole<T>(slice: &[T], index: usize) {
+    const LINE_BYTES: usize = 64;
+    let Some(element) = slice.get(index..=index) else { return };
+    prefetch(element, 0);
+    #[cfg(target_arch = "x86_64")]
+    for offset in (LINE_BYTES..size_of::<T>()).step_by(LINE_BYTES) {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let line = element.as_ptr().cast::<i8>().wrapping_add(offset);
+        // SAFETY: prefetching reads nothing and never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::num::NonZeroU64;
 
+use thermocline_core::prefetch_whole;
+
 use crate::memory::FrameId;
 use crate::slots::SlotId;
 
@@ -155,6 +157,12 @@ impl Entries {
             newest: NONE,
             undurable_pages: 0,
         }
+    }
+
+    /// Asks the processor for an entry.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: EntryId) {
+        prefetch_whole(&self.table, id.0 as usize);
     }
 
     pub(crate) fn insert(&mut self, entry: Entry) -> EntryId {

@@ -7,6 +7,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use thermocline_core::prefetch;
+
 /// What devices that bypass the page cache want their memory aligned to.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
@@ -190,6 +192,16 @@ impl Pool {
     pub(crate) fn bytes_mut(&mut self, frame: FrameId) -> &mut [u8] {
         debug_assert!(self.is_exclusive(frame), "only a sole user writes");
         self.frames.bytes_mut(frame)
+    }
+
+    /// Asks the processor for the bookkeeping of a frame, and for the frame's first bytes. Once these are
+    /// accessed, the processor itself asks for those that follow.
+    #[inline]
+    pub(crate) fn prefetch(&self, frame: FrameId) {
+        prefetch(&self.users, frame.0 as usize);
+        let bytes = self.frames.bytes(frame);
+        prefetch(bytes, 0);
+        prefetch(bytes, 64);
     }
 
     /// Copies part of one frame to the same place of another.

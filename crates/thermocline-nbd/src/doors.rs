@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use crate::codec::server::piece_bytes;
+use crate::codec::server::{READ_BYTES, bytes_to_multiple};
 use crate::protocol::{Command, Context, ErrorCode, Extent};
 use crate::service::{ExtentRange, Piece, Reply, Service, Tag};
 
@@ -152,7 +152,8 @@ impl<S: Service> Doored<S> {
         loop {
             let offset_bytes = piece.offset_bytes + u64::from(start);
             let left = piece.length_bytes - start;
-            let length_bytes = if is_cut { left.min(piece_bytes(offset_bytes)) } else { left };
+            let length_bytes =
+                if is_cut { left.min(bytes_to_multiple(offset_bytes, READ_BYTES)) } else { left };
             let part = Piece { offset_bytes, length_bytes, ..piece };
             let range = start as usize..(start + length_bytes) as usize;
             let bytes = if piece.command == Command::Write { &payload[range] } else { &[][..] };

@@ -18,8 +18,8 @@ use crate::protocol::{Command, Context, ErrorCode, Extent, command_flag};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u64);
 
-/// A part of a request: the server cuts reads and writes at multiples of 256 KiB, hands over a range to
-/// be cached in parts of 1 MiB, one after the other, and trims and zeroes as a whole.
+/// A part of a request: the server cuts reads at multiples of 256 KiB and writes at multiples of
+/// 64 KiB, hands over a range to be cached in parts of 1 MiB, one after the other, and trims and zeroes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// What to do: a read, a write, a flush, a trim, a prefetch, zeroes, or to find out what is allocated.

@@ -236,7 +236,7 @@ fn serve(
             Some(Incoming::Write { request, done_bytes, payload }) => {
                 let start = usize::try_from(request.offset_bytes).unwrap() + done_bytes as usize;
                 disk[start..][..payload.len()].copy_from_slice(payload);
-                assert!(payload.len() <= server::PIECE_BYTES);
+                assert!(payload.len() <= server::PAYLOAD_BYTES);
                 if done_bytes as usize + payload.len() == request.length_bytes as usize {
                     replies::done(output, request.cookie);
                 }

@@ -29,8 +29,7 @@ pub trait Places: Clone + Debug + Send {
     /// Pages that are there. Takes time in proportion to all pages of a table.
     fn count(&self) -> usize;
 
-    /// Asks the processor for the place of a page in a table. No index is looked up for that: only
-    /// replays look ahead, and theirs are dense.
+    /// Asks the processor for the place of a page.
     fn prefetch(&self, page: u32);
 
     /// Heap memory in bytes.
@@ -136,7 +135,10 @@ impl Places for Directory {
 
     #[inline]
     fn prefetch(&self, page: u32) {
-        prefetch(&self.table, page as usize);
+        match &self.index {
+            None => prefetch(&self.table, page as usize),
+            Some(index) => index.prefetch(page),
+        }
     }
 
     fn memory_bytes(&self) -> usize {

@@ -10,6 +10,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
+use crate::prefetch::prefetch;
+
 /// No place.
 const EMPTY: u32 = u32::MAX;
 
@@ -40,6 +42,20 @@ impl Index {
             }
             bucket = self.next(bucket);
         }
+    }
+
+    /// Asks the processor for the bucket of a page.
+    #[inline]
+    pub fn prefetch(&self, page: u32) {
+        prefetch(&self.buckets, self.home(page));
+    }
+
+    /// The place at which the search for a page begins, if there is one: mostly that of the page. For
+    /// hints only.
+    #[inline]
+    pub fn guess(&self, page: u32) -> Option<u32> {
+        let place = self.buckets[self.home(page)];
+        (place != EMPTY).then_some(place)
     }
 
     /// Puts a page at a place, in the stead of its former place, if it has one, which is returned.

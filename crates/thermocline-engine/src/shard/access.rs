@@ -6,7 +6,7 @@ use thermocline_core::{Action, Op, Tier};
 use super::request::{Building, Content, Piece};
 use super::requests::NO_FRAME;
 use super::{Event, Place, Shard, Waiter};
-use crate::entry::{EntryId, SlotWrite};
+use crate::entry::{EntryId, SlotWrite, Wants};
 use crate::memory::FrameId;
 use crate::options::WriteMode;
 use crate::request::RequestError;
@@ -42,6 +42,10 @@ impl Shard {
             }
             return;
         }
+        if self.write_hit(piece) {
+            building.found_in(Tier::RAM);
+            return;
+        }
         let mut touched = Touched::new();
         let serve = self.apply_actions(&mut touched).expect("an access is served");
         let id = self.ensure_entry(piece.page);
@@ -57,6 +61,39 @@ impl Shard {
         self.serve(id, piece, serve.tier, building);
         touched.push(piece.page);
         self.settle_pages(&touched);
+    }
+
+    /// Replaces bytes of a page in RAM, if that is all that the access asks for: the policy moves nothing,
+    /// and the page is neither on its way nor wanted elsewhere. Settling it would change nothing, because
+    /// it was settled before and what RAM holds stays wanted.
+    fn write_hit(&mut self, piece: &Piece<'_>) -> bool {
+        let [Action::Serve { op: Op::Write, found: Tier::RAM, tier: Tier::RAM, .. }] =
+            self.actions.as_slice()
+        else {
+            return false;
+        };
+        if !matches!(piece.content, Content::Write(_)) || self.writes_to_disk() {
+            return false;
+        }
+        let Some(id) = self.entry(piece.page) else { return false };
+        let entry = &self.entries[id];
+        let is_at_rest = entry.frame.is_some()
+            && entry.in_ram
+            && !entry.is_lost
+            && entry.fetch.is_none()
+            && entry.wants == Wants::default();
+        if !is_at_rest {
+            return false;
+        }
+        self.entries[id].touched = self.clock;
+        self.write_frame(id, piece, self.is_whole(piece));
+        self.note_write(id);
+        true
+    }
+
+    /// Whether each write is answered when the disk has it.
+    fn writes_to_disk(&self) -> bool {
+        matches!(self.options.write_mode, WriteMode::Through | WriteMode::Around)
     }
 
     /// Lets a policy that keeps time work on its own.
@@ -210,8 +247,7 @@ impl Shard {
     }
 
     fn serve_write(&mut self, id: EntryId, piece: &Piece<'_>, tier: Tier, building: &mut Building) {
-        let is_to_disk = tier == Tier::DISK
-            || matches!(self.options.write_mode, WriteMode::Through | WriteMode::Around);
+        let is_to_disk = tier == Tier::DISK || self.writes_to_disk();
         let is_whole = self.is_whole(piece);
         if !is_whole && self.entries[id].frame.is_none() {
             if self.entries[id].is_lost {

@@ -6,6 +6,7 @@
 //! are missing; each completion changes what is, and settles the page again.
 
 mod access;
+mod ahead;
 mod blank;
 mod blank_done;
 mod budget;
@@ -391,8 +392,18 @@ impl Shard {
 
     /// The entry of a page, made if need be from what its slot, or the lack of one, says.
     fn ensure_entry(&mut self, page: u32) -> EntryId {
+        let place = self.place(page);
+        if let Some(Place::Entry(id)) = place {
+            return id;
+        }
+        self.make_entry(page, place)
+    }
+
+    /// Makes the entry of a page that has none.
+    #[inline(never)]
+    fn make_entry(&mut self, page: u32, place: Option<Place>) -> EntryId {
         let mut entry = Entry::new(page);
-        match self.place(page) {
+        match place {
             Some(Place::Entry(id)) => return id,
             Some(Place::Slot(id)) => {
                 let slot = self.slots.slot(id);

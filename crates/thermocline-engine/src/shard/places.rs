@@ -67,6 +67,18 @@ impl Places {
         Some(Place::of(code))
     }
 
+    /// Asks the processor for what `find` reads first.
+    #[inline]
+    pub(super) fn prefetch(&self, page: u32) {
+        self.index.prefetch(page);
+    }
+
+    /// Where the page probably is, for hints only: another page may be there.
+    #[inline]
+    pub(super) fn guess(&self, page: u32) -> Option<Place> {
+        self.index.guess(page).map(Place::of)
+    }
+
     /// The page is there from now on.
     pub(super) fn put(&mut self, page: u32, place: Place, slots: &Slots, entries: &Entries) {
         let page_of = |code| Place::of(code).page(slots, entries);

@@ -179,9 +179,7 @@ impl Shard {
                 self.access_page(&request, payload, page, &mut building);
             }
         } else {
-            for page in pages {
-                self.access_page(&request, payload, page, &mut building);
-            }
+            self.access_run(&request, payload, numbers(&pages), &mut building);
         }
         self.requests.claim_frames(0);
         self.finish_building(request, building);
@@ -209,6 +207,24 @@ impl Shard {
             self.is_stirred |= self.disk_syncs.is_busy();
         }
         obstacle
+    }
+
+    /// Serves the parts of a request in these pages, one after the other.
+    fn access_run(
+        &mut self,
+        request: &Request,
+        payload: &[u8],
+        pages: Range<u32>,
+        building: &mut Building,
+    ) {
+        let last = pages.end.saturating_sub(1);
+        if pages.len() > 1 {
+            self.look_ahead_first(pages.start, last);
+        }
+        for page in pages {
+            self.look_ahead(page, last);
+            self.access_page(request, payload, u64::from(page), building);
+        }
     }
 
     /// Serves the part of a request that lies in one page, for which frames are claimed.

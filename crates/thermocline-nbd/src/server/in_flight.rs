@@ -1,7 +1,9 @@
 //! Requests that were handed to a service and not answered yet, cut into pieces.
 
 use super::connection::INPUT_BYTES;
-use crate::codec::server::{Negotiated, Request, piece_bytes, replies};
+use crate::codec::server::{
+    Negotiated, PAYLOAD_BYTES, READ_BYTES, Request, bytes_to_multiple, replies,
+};
 use crate::protocol::{CHUNK_HEADER_BYTES, Command, ErrorCode, command_flag};
 use crate::service::{Piece, Tag};
 
@@ -63,7 +65,7 @@ pub(super) struct InFlight {
 impl InFlight {
     pub(super) fn new(request: Request) -> Self {
         let is_split = request.command == Command::Read
-            && request.length_bytes > piece_bytes(request.offset_bytes);
+            && request.length_bytes > bytes_to_multiple(request.offset_bytes, READ_BYTES);
         Self {
             request,
             held_bytes: 0,
@@ -85,7 +87,7 @@ impl InFlight {
             return None;
         }
         let limit_bytes = if command == Command::Read {
-            piece_bytes(offset_bytes + u64::from(done_bytes))
+            bytes_to_multiple(offset_bytes + u64::from(done_bytes), READ_BYTES)
         } else if command == Command::Write || self.outstanding > 0 || self.error.is_some() {
             return None;
         } else if command == Command::Cache {
@@ -133,7 +135,9 @@ pub(super) fn charge_bytes(request: &Request, negotiated: &Negotiated) -> usize 
     match request.command {
         Command::Read => HELD_BYTES_MIN + replies::READ_HEADER_BYTES_MAX + length_bytes,
         // Its pieces may arrive slowly, in a whole input buffer.
-        Command::Write if request.length_bytes > piece_bytes(request.offset_bytes) => {
+        Command::Write
+            if request.length_bytes > bytes_to_multiple(request.offset_bytes, PAYLOAD_BYTES) =>
+        {
             HELD_BYTES_MIN + INPUT_BYTES + length_bytes
         }
         Command::Write => HELD_BYTES_MIN + length_bytes,

@@ -69,7 +69,7 @@ fn every_client_sees_what_any_other_wrote() {
                 5 => Command::Flush,
                 _ => Command::Write,
             };
-            // A write of the server's ends at multiples of 256 KiB; longer ones are none the worse.
+            // A write of the server's ends at multiples of 64 KiB; longer ones are none the worse.
             let payload = if command == Command::Write {
                 place.fill((round % 251) as u8 + 1);
                 place.to_vec()

@@ -2,7 +2,7 @@
 
 use super::super::ProtocolError;
 use super::super::wire::{Fields, length_u32};
-use super::{Negotiated, PIECE_BYTES};
+use super::{Negotiated, PAYLOAD_BYTES};
 use crate::protocol::{
     Command, ErrorCode, ExportInfo, REQUEST_BYTES, REQUEST_MAGIC, TRANSFER_BYTES_MAX, command_flag,
     transmission_flag,
@@ -48,7 +48,7 @@ pub struct Refusal {
 pub enum Incoming<'a> {
     /// A request without payload.
     Request(Request),
-    /// A piece of a write's payload: all of it, or as far as the next multiple of [`PIECE_BYTES`].
+    /// A piece of a write's payload: all of it, or as far as the next multiple of [`PAYLOAD_BYTES`].
     Write {
         /// The request that the piece belongs to.
         request: Request,
@@ -189,7 +189,7 @@ impl Requests {
         input: &'a [u8],
         consumed: usize,
     ) -> (usize, Option<Incoming<'a>>) {
-        let piece = piece_bytes(request.offset_bytes + u64::from(done_bytes));
+        let piece = bytes_to_multiple(request.offset_bytes + u64::from(done_bytes), PAYLOAD_BYTES);
         let length = (request.length_bytes - done_bytes).min(piece);
         let Some(payload) = input.get(..length as usize) else { return (consumed, None) };
         let through = done_bytes + length;
@@ -287,8 +287,8 @@ impl Requests {
     }
 }
 
-/// The bytes from an offset to the next multiple of [`PIECE_BYTES`].
-pub(crate) fn piece_bytes(offset_bytes: u64) -> u32 {
-    let piece = PIECE_BYTES as u64;
-    u32::try_from(piece - offset_bytes % piece).expect("at most one piece")
+/// The bytes from an offset to the next multiple of so many bytes.
+pub(crate) fn bytes_to_multiple(offset_bytes: u64, of: usize) -> u32 {
+    let of = of as u64;
+    u32::try_from(of - offset_bytes % of).expect("pieces are short")
 }

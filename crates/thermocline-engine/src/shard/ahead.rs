@@ -1,0 +1,63 @@
+//! Looks ahead within a request, so that memory is on its way when a page is served.
+//!
+//! What a shard knows of a page lies in four places that lead to one another: the bucket of an index, the
+//! entry, the frame's bookkeeping, the frame. Each is a miss of the processor's cache once the cache of
+//! pages is larger than that. In a request of many pages, the misses of several pages overlap.
+
+use thermocline_core::PageId;
+
+use super::{Place, Shard};
+
+/// How many pages ahead the indices are asked for.
+const FAR: u32 = 8;
+/// How many pages ahead the entry that an index leads to is asked for.
+const NEAR: u32 = 4;
+/// How many pages ahead the frame that an entry leads to is asked for.
+const NEXT: u32 = 2;
+
+impl Shard {
+    /// Asks for what the first pages of a request need.
+    pub(super) fn look_ahead_first(&self, first: u32, last: u32) {
+        for page in first..=last.min(first.saturating_add(FAR - 1)) {
+            self.prefetch_indices(page);
+        }
+        for page in first..=last.min(first.saturating_add(NEAR - 1)) {
+            self.prefetch_entry(page);
+        }
+    }
+
+    /// Asks for what pages of a request will need that are served after this one.
+    #[inline]
+    pub(super) fn look_ahead(&self, page: u32, last: u32) {
+        let coming = |distance: u32| page.checked_add(distance).filter(|&page| page <= last);
+        if let Some(far) = coming(FAR) {
+            self.prefetch_indices(far);
+        }
+        if let Some(near) = coming(NEAR) {
+            self.prefetch_entry(near);
+        }
+        if let Some(next) = coming(NEXT) {
+            self.prefetch_frame(next);
+        }
+    }
+
+    fn prefetch_indices(&self, page: u32) {
+        self.policy.prefetch(PageId(page));
+        self.places.prefetch(page);
+    }
+
+    fn prefetch_entry(&self, page: u32) {
+        self.policy.prefetch_next(PageId(page));
+        if let Some(Place::Entry(id)) = self.places.guess(page) {
+            self.entries.prefetch(id);
+        }
+    }
+
+    fn prefetch_frame(&self, page: u32) {
+        if let Some(Place::Entry(id)) = self.places.guess(page)
+            && let Some(frame) = self.entries[id].frame
+        {
+            self.pool.prefetch(frame);
+        }
+    }
+}
