@@ -49,7 +49,7 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
-    /// Write the source of the documentation site, and check its links and the guide's commands
+    /// Write the source of the documentation site, and check its links and the commands of its tutorials
     Book {
         /// Render it as HTML too; needs mdbook
         #[arg(long)]
@@ -134,11 +134,12 @@ fn pass_on(root: &Path, package: &[&str], task: &[&str], arguments: &[String]) -
     cargo(root, &[&["run", "--quiet"], package, &["--"], task, &arguments].concat(), &[])
 }
 
-/// Writes what tests compare with: the golden results, and the table of the engine's figures.
+/// Writes what tests compare with: golden results, the table of the engine's figures, the README's picture.
 fn write_golden(root: &Path) -> Result<()> {
     let lab = ["--package", "thermocline-lab", "--test", "golden"];
     let figures = ["--package", "thermocline", "--lib", "the_documentation_has_the_table"];
-    [&lab[..], &figures].into_iter().try_for_each(|test| {
+    let picture = ["--package", "thermocline", "--test", "cli", "the_picture_of_the_readme"];
+    [&lab[..], &figures, &picture].into_iter().try_for_each(|test| {
         cargo(root, &[&["test"], test].concat(), &[("THERMOCLINE_WRITE_GOLDEN", "1")])
     })
 }

@@ -32,10 +32,11 @@ use self::links::Documents;
 use self::program::Program;
 use crate::console::{Session, copy_project};
 
-/// Whose commands are run.
-const GUIDE: &str = "docs/guide.md";
-/// As the guide promises.
-const GUIDE_PATIENCE: Duration = Duration::from_mins(15);
+/// Pages whose commands are run, each in a clean copy of the project.
+const RUN_PAGES: [&str; 4] =
+    ["docs/guide.md", "docs/tour.md", "docs/choose-a-policy.md", "docs/size-a-cache.md"];
+/// How long the commands of a page may take: the guide promises 15 minutes.
+const PAGE_PATIENCE: Duration = Duration::from_mins(15);
 /// The settings of mdBook, and where it finds them.
 const SETTINGS: [&str; 2] = ["docs/book.toml", "book.toml"];
 
@@ -52,7 +53,9 @@ pub(crate) fn make(root: &Path, built: Option<&Path>, is_rendered: bool) -> Resu
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let folder = target.join("book");
     write(root, &book, &target, &folder)?;
-    run_guide(root, &program, &target)?;
+    for page in RUN_PAGES {
+        run_page(root, page, &program, &target)?;
+    }
     let (pages, links, files) = (book.pages(), book.links(), book.files());
     eprintln!("book: {pages} pages, {links} links, {files} files: `{}`", folder.display());
     if is_rendered { render(&folder) } else { Ok(()) }
@@ -126,16 +129,16 @@ fn write(root: &Path, book: &Book, target: &Path, folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot make `{}`", folder.display()))
 }
 
-/// Runs the guide's commands in a clean copy of the project.
-fn run_guide(root: &Path, program: &Program, target: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(root.join(GUIDE))
-        .with_context(|| format!("cannot read `{GUIDE}`"))?;
+/// Runs a page's commands in a clean copy of the project.
+fn run_page(root: &Path, name: &str, program: &Program, target: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(root.join(name))
+        .with_context(|| format!("cannot read `{name}`"))?;
     let copy = tempfile::tempdir().context("cannot make a folder for the copy")?;
     copy_project(root, copy.path())?;
     let programs = Some(program.folder()?);
-    let (folder, patience) = (copy.path(), GUIDE_PATIENCE);
+    let (folder, patience) = (copy.path(), PAGE_PATIENCE);
     let built = None;
-    Session { name: GUIDE, text: &text, folder, programs, built, target, patience }.run()
+    Session { name, text: &text, folder, programs, built, target, patience }.run()
 }
 
 /// Renders it.

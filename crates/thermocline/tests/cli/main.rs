@@ -202,6 +202,24 @@ fn reports_are_drawings_if_their_names_say_so() {
     }
 }
 
+/// Compares the README's picture with what the README's command draws, or writes it anew for
+/// `cargo xtask golden`.
+#[test]
+fn the_picture_of_the_readme_is_what_compare_draws() {
+    let folder = tempfile::tempdir().unwrap();
+    let drawing = folder.path().join("comparison.svg");
+    let words = ["compare", TRACE, "--page-size", "8KiB", "--tier", "ram=2%"];
+    let more = ["--tier", "flash=1x,2x,4x,8x", "--policy", "hat,face-gsc,tac,lc,lru", "--report"];
+    text(&[&words[..], &more, &[drawing.to_str().unwrap()]].concat());
+    let shown = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/images/comparison.svg");
+    if std::env::var_os("THERMOCLINE_WRITE_GOLDEN").is_some() {
+        std::fs::copy(&drawing, shown).unwrap();
+    }
+    let [drawn, shown] =
+        [drawing.as_path(), shown.as_ref()].map(|path| std::fs::read(path).unwrap());
+    assert!(drawn == shown, "`cargo xtask golden` draws it anew");
+}
+
 #[test]
 fn where_no_file_can_be_written_is_told_before_anything_is_done() {
     let folder = tempfile::tempdir().unwrap();
