@@ -31,13 +31,20 @@ impl Index {
     /// The place of a page.
     #[inline]
     pub fn find(&self, page: u32, page_of: impl Fn(u32) -> u32) -> Option<u32> {
-        let mut bucket = self.home(page);
+        self.find_where(page, |place| page_of(place) == page)
+    }
+
+    /// The first place that `is_wanted` among those with this key. The key of a place is what it was put
+    /// by: a page, or a part of what tells pages apart.
+    #[inline]
+    pub fn find_where(&self, key: u32, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut bucket = self.home(key);
         loop {
             let place = self.buckets[bucket];
             if place == EMPTY {
                 return None;
             }
-            if page_of(place) == page {
+            if is_wanted(place) {
                 return Some(place);
             }
             bucket = self.next(bucket);
@@ -61,12 +68,25 @@ impl Index {
     /// Puts a page at a place, in the stead of its former place, if it has one, which is returned.
     #[inline(never)]
     pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) -> Option<u32> {
+        self.put_where(page, place, &page_of, |place| page_of(place) == page)
+    }
+
+    /// Puts a place by a key, in the stead of the place that `is_former`, if there is one, which is
+    /// returned. `key_of` says by which key a place was put; several places may have the same.
+    #[inline]
+    pub fn put_where(
+        &mut self,
+        key: u32,
+        place: u32,
+        key_of: impl Fn(u32) -> u32,
+        is_former: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         debug_assert_ne!(place, EMPTY, "the greatest number is no place");
         if (self.len + 1) * 8 > self.buckets.len() * 7 {
-            self.grow(&page_of);
+            self.grow(&key_of);
         }
-        let mut bucket = self.home(page);
-        while self.buckets[bucket] != EMPTY && page_of(self.buckets[bucket]) != page {
+        let mut bucket = self.home(key);
+        while self.buckets[bucket] != EMPTY && !is_former(self.buckets[bucket]) {
             bucket = self.next(bucket);
         }
         let former = mem::replace(&mut self.buckets[bucket], place);
@@ -77,13 +97,25 @@ impl Index {
     /// Takes a page out, and moves those up that stood behind it.
     #[inline(never)]
     pub fn remove(&mut self, page: u32, page_of: impl Fn(u32) -> u32) {
-        let mut hole = self.home(page);
+        self.remove_where(page, &page_of, |place| page_of(place) == page);
+    }
+
+    /// Takes the place out that `is_wanted`, if there is one with this key. `key_of` is as for
+    /// [`put_where`](Self::put_where).
+    #[inline]
+    pub fn remove_where(
+        &mut self,
+        key: u32,
+        key_of: impl Fn(u32) -> u32,
+        is_wanted: impl Fn(u32) -> bool,
+    ) {
+        let mut hole = self.home(key);
         loop {
             let place = self.buckets[hole];
             if place == EMPTY {
                 return;
             }
-            if page_of(place) == page {
+            if is_wanted(place) {
                 break;
             }
             hole = self.next(hole);
@@ -96,7 +128,7 @@ impl Index {
             if place == EMPTY {
                 break;
             }
-            let origin = self.home(page_of(place));
+            let origin = self.home(key_of(place));
             // It may move into the hole unless its home lies between the hole and itself.
             let is_between = if hole < bucket {
                 origin > hole && origin <= bucket
