@@ -83,7 +83,7 @@ fn start(folder: &Path, arguments: &Arguments) -> Result<()> {
     let policy = PolicyOptions::named(&arguments.policy)?;
     // Eight pages of disk per page of flash.
     let pages = flash_pages * 8;
-    let options = Options::new(pages, flash_pages / 64, flash_pages, policy);
+    let options = Options::new(pages.into(), flash_pages / 64, flash_pages, policy);
     let layout = Layout::new(options.slots(), options.page_bytes);
     let path = folder.join("start.flash");
     let mut file = create(&path, layout.flash_bytes())?;

@@ -118,11 +118,7 @@ fn agreements(
     policies: &[&'static str],
     sample: f64,
 ) -> Result<Vec<Agreement>> {
-    let numbers: Vec<u32> = trace
-        .page_numbers()
-        .iter()
-        .map(|&number| u32::try_from(number).context("an engine's pages have 32 bits"))
-        .collect::<Result<_>>()?;
+    let numbers = trace.page_numbers();
     let disk_pages = numbers.iter().max().context("a trace has pages")? + 1;
     let mut agreements = vec![];
     for &[ram_pages, flash_pages] in sizes {
@@ -189,7 +185,7 @@ fn cost(arguments: &Arguments) -> Result<()> {
     for ram_pages in [1 << 16, TIMED_PAGES] {
         let options = WATCHING.iter().map(|policy| shadow(policy, ram_pages, 4 * ram_pages));
         let options = options.collect::<Result<Vec<_>>>()?;
-        let shadows = Shadows::new(options, TIMED_PAGES, arguments.sample, &costs())?;
+        let shadows = Shadows::new(options, TIMED_PAGES.into(), arguments.sample, &costs())?;
         let rate = shadows.rate();
         let watching = Arc::new(Mutex::new(Watching { is_on: false, shadows: Some(shadows) }));
         let mut engine = watched(&watching)?;
@@ -219,14 +215,14 @@ fn cost(arguments: &Arguments) -> Result<()> {
 /// An engine whose pages are all in RAM, watched as a server watches it.
 fn watched(watching: &Arc<Mutex<Watching>>) -> Result<Engine<MemoryDriver>> {
     let policy = PolicyOptions::named("lru")?;
-    let mut shard = Shard::new(Options::new(TIMED_PAGES, TIMED_PAGES, 0, policy))?;
+    let mut shard = Shard::new(Options::new(TIMED_PAGES.into(), TIMED_PAGES, 0, policy))?;
     let watching = Arc::clone(watching);
     shard.observe(Box::new(move |event| {
-        let Event::Access { now, access, .. } = *event else { return };
+        let Event::Access { now, page, op, .. } = *event else { return };
         let mut watching = watching.lock().unwrap_or_else(PoisonError::into_inner);
         let is_on = watching.is_on;
         if let Some(shadows) = watching.shadows.as_mut().filter(|_| is_on) {
-            shadows.access(access.page.0, access.op, now);
+            shadows.access(page, op, now);
         }
     }));
     let disk_bytes = TIMED_PAGES as usize * PAGE as usize;

@@ -64,7 +64,11 @@ impl Storage for Memory {
 
 fn options() -> Options {
     let policy = PolicyOptions::named("lru-exclusive").expect("it is registered");
-    Options { spare_frames: 64, request_bytes_max: 4096, ..Options::new(PAGES, 8, 24, policy) }
+    Options {
+        spare_frames: 64,
+        request_bytes_max: 4096,
+        ..Options::new(PAGES.into(), 8, 24, policy)
+    }
 }
 
 /// A flash as it is set up, of one to three regions.
@@ -204,7 +208,8 @@ fn journal_block(block: &mut [u8], place: usize, superblock: &Superblock, kind: 
         to.u32(slot);
         to.u64(version);
         to.u32(checksum(page, version, record[3] & 4 == 0));
-        to.u32(1 + u32::from(record[3]) % 3);
+        // Some name a page of a larger disk.
+        to.u32(1 + u32::from(record[3]) % 3 | u32::from(record[3] >> 7) << 16);
     }
 }
 

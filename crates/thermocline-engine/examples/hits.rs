@@ -10,7 +10,8 @@ use thermocline_engine::{Engine, Options, PolicyOptions, Request, Shard};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pages = 8192;
     for name in ["lru", "hat", "arc", "lru-exclusive"] {
-        let shard = Shard::new(Options::new(pages, pages, 1024, PolicyOptions::named(name)?))?;
+        let shard =
+            Shard::new(Options::new(pages.into(), pages, 1024, PolicyOptions::named(name)?))?;
         let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), pages as usize * 4096);
         let mut engine = Engine::new(shard, driver);
         let mut target = vec![0; 4096];

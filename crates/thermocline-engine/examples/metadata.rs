@@ -45,7 +45,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let defaults = ["hat", "lru-inclusive", "face-gsc", "hca"].map(str::to_owned);
     let policies = words.get(3..).filter(|policies| !policies.is_empty()).unwrap_or(&defaults);
     for name in policies {
-        let options = Options::new(disk_pages, ram_pages, flash_pages, PolicyOptions::named(name)?);
+        let options =
+            Options::new(disk_pages.into(), ram_pages, flash_pages, PolicyOptions::named(name)?);
         let per_page = |bytes: usize| bytes as f64 / f64::from(flash_pages);
         let before = HEAP.current_usage();
         let policy = policy(&options)?;
@@ -67,15 +68,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn policy(options: &Options) -> Result<thermocline_core::BoxedPolicy, Box<dyn std::error::Error>> {
-    let policy = &options.policy;
+    let (policy, pages) = (&options.policy, u32::try_from(options.backing_pages)?);
     let setup = Setup {
         costs: policy.costs.clone(),
         write_miss: policy.write_miss,
         indexing: Indexing::Sparse,
-        ..Setup::new(
-            Geometry::linear(options.backing_pages),
-            vec![options.ram_pages, options.flash_pages],
-        )
+        ..Setup::new(Geometry::linear(pages), vec![options.ram_pages, options.flash_pages])
     };
     Ok(policy.entry.build(&setup, &policy.values)?)
 }

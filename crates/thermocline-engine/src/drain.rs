@@ -37,7 +37,7 @@ pub struct Drained {
     /// Pages written to the backing store.
     pub written_pages: u64,
     /// Pages that only flash had, and whose bytes there are wrong: they stay dirty, in order.
-    pub lost_pages: Vec<u32>,
+    pub lost_pages: Vec<u64>,
 }
 
 /// How far a drain is.
@@ -141,7 +141,7 @@ impl Flash {
 /// A page to be drained.
 #[derive(Clone, Copy, Debug)]
 struct Dirty {
-    page: u32,
+    page: u64,
     slot: u32,
     is_lost: bool,
 }
@@ -263,14 +263,14 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
             let Some(pages) = self.work.next_window() else { return };
             let mut order: Vec<usize> = (0..pages.len()).collect();
             order.sort_unstable_by_key(|&at| pages[at].slot);
-            let runs = self.runs(pages, &order, |dirty| dirty.slot);
+            let runs = self.runs(pages, &order, |dirty| dirty.slot.into());
             self.windows[number] = Some(Window { pages, operations_left: runs.len() });
             self.queue(Device::Flash, OperationKind::Read, number, runs);
         }
     }
 
     /// Cuts positions into runs whose numbers follow each other, none longer than an operation may be.
-    fn runs(&self, pages: &[Dirty], order: &[usize], number: fn(&Dirty) -> u32) -> Vec<Run> {
+    fn runs(&self, pages: &[Dirty], order: &[usize], number: fn(&Dirty) -> u64) -> Vec<Run> {
         let most = (RUN_BYTES / self.frames.frame_bytes()).max(1);
         let mut runs: Vec<Run> = vec![];
         let mut expected = None;
@@ -321,7 +321,7 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
         let flash = self.work.flash;
         match device {
             Device::Flash => flash.slot_offset_bytes(slot),
-            Device::Backing => u64::from(page) * u64::from(flash.superblock.layout.page_bytes),
+            Device::Backing => page * u64::from(flash.superblock.layout.page_bytes),
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct Wants {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) page: u32,
+    pub(crate) page: u64,
     /// Whether the policy believes that RAM holds the page.
     pub(crate) in_ram: bool,
     /// Whether the policy believes that flash holds the page.
@@ -107,7 +107,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(page: u32) -> Self {
+    pub(crate) fn new(page: u64) -> Self {
         Self {
             page,
             in_ram: false,

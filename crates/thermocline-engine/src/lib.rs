@@ -38,6 +38,7 @@ mod figure;
 pub mod figures;
 mod fingerprint;
 pub mod format;
+mod ids;
 mod lent;
 mod memory;
 mod offline;

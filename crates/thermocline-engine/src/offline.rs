@@ -32,9 +32,9 @@ pub struct Check {
     /// Pages whose checksum matches.
     pub intact_pages: u64,
     /// Pages that the disk has too, and whose bytes on flash are wrong, in order.
-    pub damaged_clean_pages: Vec<u32>,
+    pub damaged_clean_pages: Vec<u64>,
     /// Pages that only flash has, and whose bytes there are wrong, in order.
-    pub lost_pages: Vec<u32>,
+    pub lost_pages: Vec<u64>,
 }
 
 impl Flash {
@@ -42,7 +42,7 @@ impl Flash {
     pub fn contents(&self) -> Contents {
         let rows = || self.rows.iter().flatten();
         let dirty = || rows().filter(|row| row.is_dirty);
-        let dirty_end = dirty().map(|row| u64::from(row.page) + 1).max().unwrap_or(0);
+        let dirty_end = dirty().map(|row| row.page + 1).max().unwrap_or(0);
         Contents {
             superblock: self.superblock,
             held_pages: rows().count() as u64,
@@ -53,8 +53,8 @@ impl Flash {
     }
 
     /// The pages that the disk may not have, in order.
-    pub fn dirty_pages(&self) -> Vec<u32> {
-        let mut pages: Vec<u32> =
+    pub fn dirty_pages(&self) -> Vec<u64> {
+        let mut pages: Vec<u64> =
             self.rows.iter().flatten().filter(|row| row.is_dirty).map(|row| row.page).collect();
         pages.sort_unstable();
         pages
@@ -147,7 +147,7 @@ impl Flash {
     }
 
     /// The pages on flash, each with its slot, in the order of the disk.
-    fn pages(&self) -> BTreeMap<u32, u32> {
+    fn pages(&self) -> BTreeMap<u64, u32> {
         let slots = (0..).zip(&self.rows);
         slots.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect()
     }

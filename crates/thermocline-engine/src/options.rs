@@ -5,6 +5,8 @@ use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{Admission, BoxedPolicy, Indexing, Nanos, PageCost, Setup, Tier, WriteMiss};
 use thiserror::Error;
 
+use crate::format::PAGES_MAX;
+use crate::ids::IdSpace;
 use crate::shard_map::{ShardMap, Share};
 
 /// How an engine is set up.
@@ -13,7 +15,7 @@ pub struct Options {
     /// Bytes of a page, a multiple of 4096.
     pub page_bytes: u32,
     /// Pages of the backing store.
-    pub backing_pages: u32,
+    pub backing_pages: u64,
     /// Pages that the policy may keep in RAM, at least 1.
     pub ram_pages: u32,
     /// Pages that the policy may keep on flash; 0 for none.
@@ -108,6 +110,15 @@ pub enum OptionsError {
     /// The backing store has no page.
     #[error("the backing store has no page: it must be at least one page long")]
     NoPages,
+    /// The backing store has more pages than the engine can number.
+    #[error(
+        "the backing store has {pages} pages, more than the engine can number: it takes 2^48 pages, \
+         and 8 EiB; use larger pages, or a part of the store"
+    )]
+    TooManyPages {
+        /// How many it has.
+        pages: u64,
+    },
     /// The longest request is wrong.
     #[error("`request_bytes_max` is {bytes}: it must be at least a page and at most 64 MiB")]
     RequestSize {
@@ -156,7 +167,7 @@ pub enum OptionsError {
 impl Options {
     /// Everything but the sizes and the policy at its default.
     pub fn new(
-        backing_pages: u32,
+        backing_pages: u64,
         ram_pages: u32,
         flash_pages: u32,
         policy: PolicyOptions,
@@ -232,7 +243,7 @@ impl Options {
 
     /// Bytes of the exported device.
     pub fn size_bytes(&self) -> u64 {
-        u64::from(self.backing_pages) * u64::from(self.page_bytes)
+        self.backing_pages.saturating_mul(self.page_bytes.into())
     }
 
     /// Pages that one request may touch at most.
@@ -257,17 +268,19 @@ impl Options {
             .saturating_add(META_FRAMES + 1)
     }
 
-    /// Builds the policy.
-    pub(crate) fn build_policy(&self) -> Result<BoxedPolicy, OptionsError> {
+    /// Builds the policy, and says by which ids it knows pages, for a flash of so many slots.
+    pub(crate) fn build_policy(&self, slots: u32) -> Result<(BoxedPolicy, IdSpace), OptionsError> {
+        let space = IdSpace::of(self, slots as usize + self.frames() as usize);
         let setup = Setup {
             costs: self.policy.costs.clone(),
             write_miss: self.policy.write_miss,
             admission: self.policy.admission.clone(),
             // Devices take far longer than any policy, and memory is better spent on pages.
             indexing: Indexing::Sparse,
-            ..Setup::hybrid(self.backing_pages, self.ram_pages, self.flash_pages)
+            ..Setup::hybrid(space.count(), self.ram_pages, self.flash_pages)
         };
-        self.policy.entry.build(&setup, &self.policy.values).map_err(OptionsError::Policy)
+        let policy = self.policy.entry.build(&setup, &self.policy.values);
+        Ok((policy.map_err(OptionsError::Policy)?, space))
     }
 
     /// Refuses what cannot work.
@@ -278,6 +291,9 @@ impl Options {
         }
         if self.backing_pages == 0 {
             return Err(OptionsError::NoPages);
+        }
+        if self.backing_pages > PAGES_MAX || self.size_bytes() > SIZE_BYTES_MAX {
+            return Err(OptionsError::TooManyPages { pages: self.backing_pages });
         }
         if self.ram_pages == 0 {
             let policy = self.policy.entry.name.clone().into_owned();
@@ -313,6 +329,8 @@ impl Options {
     }
 }
 
+/// The largest backing store: what file offsets reach.
+const SIZE_BYTES_MAX: u64 = 1 << 63;
 /// Frames that requests leave to background work.
 pub(crate) const RESERVED_FRAMES: u32 = 32;
 /// Frames that writes leave to reads, which therefore do not wait while writes wait for the disk.

@@ -18,7 +18,7 @@ pub(crate) struct Transfer {
     /// Anything but a sync; zeroes and discards are of the backing store only.
     pub(crate) kind: OperationKind,
     /// The page of the backing store, or the slot of the flash.
-    pub(crate) position: u32,
+    pub(crate) position: u64,
     pub(crate) frame: FrameId,
     pub(crate) purpose: Purpose,
     /// What it is for.
@@ -37,9 +37,9 @@ pub(crate) enum Task {
     /// A fetch, by its number.
     Fetch(usize),
     /// A page goes to its slot.
-    SlotWrite { page: u32 },
+    SlotWrite { page: u64 },
     /// A page goes to disk.
-    DiskWrite { page: u32 },
+    DiskWrite { page: u64 },
 }
 
 /// Transfers of neighbouring pages.
@@ -66,9 +66,9 @@ pub(crate) struct Outbox {
     /// Sorted, the next one last.
     sorted: Vec<Transfer>,
     /// What changes the backing store, by its page.
-    writes: BTreeMap<u32, Transfer>,
+    writes: BTreeMap<u64, Transfer>,
     /// Where the sweep over these stands.
-    sweep: u32,
+    sweep: u64,
     /// Runs of the backing store that the driver has.
     writes_in_flight: u32,
     reads_in_flight: u32,

@@ -18,10 +18,12 @@ use std::collections::HashMap;
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{
-    Access, Actions, BoxedPolicy, Counts, Geometry, Nanos, Op, PageCost, PageId, Setup, Strata,
-    Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Geometry, Ids, Nanos, Op, PageCost, PageId, Setup,
+    Strata, Tier, WriteMiss,
 };
 use thiserror::Error;
+
+use crate::ids::IdSpace;
 
 /// What a sample is drawn of.
 #[derive(Clone, Copy, Debug)]
@@ -118,9 +120,27 @@ struct Sample {
     unit: Unit,
     /// Which units are in it.
     strata: Strata,
-    /// The sampled units, numbered in order of first appearance.
-    numbers: HashMap<u32, u32, rapidhash::fast::RandomState>,
+    numbers: Numbers,
     shadows: Vec<Shadow>,
+}
+
+/// The numbers of the sampled units.
+#[derive(Debug)]
+enum Numbers {
+    /// In order of first appearance: the policies have tables, which are as long as the sample is large.
+    InOrder(HashMap<u64, u32, rapidhash::fast::RandomState>),
+    /// By a hash, as the engine has them. Two units with one number are too rare to change an estimate.
+    Hashed(IdSpace),
+}
+
+impl Numbers {
+    fn are_given_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::InOrder(_), Self::InOrder(_)) => true,
+            (Self::Hashed(one), Self::Hashed(other)) => one == other,
+            (Self::InOrder(_), Self::Hashed(_)) | (Self::Hashed(_), Self::InOrder(_)) => false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -145,7 +165,7 @@ impl Shadows {
     /// A rate that is no share, or a policy that does not run on its tiers.
     pub fn new(
         options: Vec<ShadowOptions>,
-        backing_pages: u32,
+        backing_pages: u64,
         rate: f64,
         costs: &[PageCost; 3],
     ) -> Result<Self, ShadowError> {
@@ -183,8 +203,11 @@ impl Shadows {
             for shadow in &mut sample.shadows {
                 shadow.accesses_before = accesses;
             }
-            let is_same =
-                |one: &Sample| one.unit.shift == sample.unit.shift && one.strata == sample.strata;
+            let is_same = |one: &Sample| {
+                one.unit.shift == sample.unit.shift
+                    && one.strata == sample.strata
+                    && one.numbers.are_given_as(&sample.numbers)
+            };
             let Some(place) = former_samples.iter().position(is_same) else { continue };
             let mut former = former_samples.swap_remove(place);
             let kept_before = kept;
@@ -206,10 +229,10 @@ impl Shadows {
 
     /// One page access of the engine.
     #[inline]
-    pub fn access(&mut self, page: u32, op: Op, now: Nanos) {
+    pub fn access(&mut self, page: u64, op: Op, now: Nanos) {
         self.accesses[op as usize] += 1;
         for sample in &mut self.samples {
-            if sample.strata.sampled((page >> sample.unit.shift).into()).is_some() {
+            if sample.strata.sampled(page >> sample.unit.shift).is_some() {
                 sample.access(page, op, now, &mut self.actions);
             }
         }
@@ -238,7 +261,7 @@ impl Sample {
     fn new(
         unit: Unit,
         options: Vec<(usize, ShadowOptions)>,
-        backing_pages: u32,
+        backing_pages: u64,
         rate: f64,
         costs: &[PageCost; 3],
     ) -> Result<Self, ShadowError> {
@@ -246,16 +269,34 @@ impl Sample {
         let smallest = sizes.filter(|&pages| pages > 0).min().unwrap_or(u32::MAX);
         let rate = rate.max(unit.tier_pages_min / f64::from(smallest)).min(1.0);
         let strata = Strata::new(rate);
-        let units_max = strata.units_max(backing_pages.div_ceil(1 << unit.shift));
-        let pages_max = units_max.saturating_mul(1 << unit.shift);
+        let (numbers, ids) = match u32::try_from(backing_pages) {
+            Ok(pages) => {
+                let units_max = strata.units_max(pages.div_ceil(1 << unit.shift));
+                let ids = Ids::dense(units_max.saturating_mul(1 << unit.shift));
+                (Numbers::InOrder(HashMap::default()), ids)
+            }
+            Err(_) => {
+                let largest = options
+                    .iter()
+                    .map(|(_, one)| u64::from(one.ram_pages) + u64::from(one.flash_pages));
+                let scaled = largest.max().unwrap_or(0) as f64 * rate;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a share of a number of pages"
+                )]
+                let space = IdSpace::of_sample(scaled as u64, unit.shift);
+                (Numbers::Hashed(space), Ids::sparse(space.count()))
+            }
+        };
         let shadows = options
             .into_iter()
-            .map(|(place, options)| Shadow::new(place, options, strata, pages_max, costs))
+            .map(|(place, options)| Shadow::new(place, options, strata, ids, costs))
             .collect::<Result<_, _>>()?;
-        Ok(Self { unit, strata, numbers: HashMap::default(), shadows })
+        Ok(Self { unit, strata, numbers, shadows })
     }
 
-    fn access(&mut self, page: u32, op: Op, now: Nanos, actions: &mut Actions) {
+    fn access(&mut self, page: u64, op: Op, now: Nanos, actions: &mut Actions) {
         let page = self.renumber(page);
         for shadow in &mut self.shadows {
             shadow.access(Access { page, op, client: 0 }, now, actions);
@@ -263,11 +304,17 @@ impl Sample {
     }
 
     /// The id that a page of the sample has for the policies.
-    fn renumber(&mut self, page: u32) -> PageId {
+    fn renumber(&mut self, page: u64) -> PageId {
         let shift = self.unit.shift;
-        let next = u32::try_from(self.numbers.len()).expect("units are numbered with 32 bits");
-        let number = *self.numbers.entry(page >> shift).or_insert(next);
-        PageId(number << shift | page & ((1 << shift) - 1))
+        match &mut self.numbers {
+            Numbers::Hashed(space) => space.wanted(page),
+            Numbers::InOrder(numbers) => {
+                let next = u32::try_from(numbers.len()).expect("there are fewer units than ids");
+                let number = *numbers.entry(page >> shift).or_insert(next);
+                let within = page & ((1 << shift) - 1);
+                PageId(number << shift | u32::try_from(within).expect("units are short"))
+            }
+        }
     }
 }
 
@@ -276,7 +323,7 @@ impl Shadow {
         place: usize,
         options: ShadowOptions,
         strata: Strata,
-        pages_max: u32,
+        ids: Ids,
         [ram, flash, disk]: &[PageCost; 3],
     ) -> Result<Self, ShadowError> {
         let label = || options.label.clone();
@@ -295,7 +342,8 @@ impl Shadow {
         let setup = Setup {
             costs: costs.clone(),
             write_miss: options.write_miss,
-            ..Setup::new(Geometry::linear(pages_max), capacity_pages)
+            indexing: ids.indexing,
+            ..Setup::new(Geometry::linear(ids.pages), capacity_pages)
         };
         let policy = options.entry.build(&setup, &options.values);
         let policy = policy.map_err(|reason| ShadowError::Policy { label: label(), reason })?;
@@ -395,7 +443,7 @@ mod tests {
         let shadows = vec![options(policy, 2_000, 16_000)];
         let mut shadows = Shadows::new(shadows, 100_003, rate, &COSTS).unwrap();
         for (page, op) in accesses(600_000) {
-            shadows.access(page, op, Nanos(0));
+            shadows.access(page.into(), op, Nanos(0));
         }
         shadows.estimates().remove(0)
     }
@@ -408,6 +456,28 @@ mod tests {
             let difference = (misses(&all) - misses(&sample)).abs();
             assert!(difference < 0.02, "{policy}: {all:?} {sample:?}");
             assert!(sample.sampled_accesses < all.sampled_accesses / 2, "{policy}: {sample:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_of_more_pages_than_ids_is_sampled_alike() {
+        for (policy, rate) in [("lru", 0.05), ("hat", 1.0), ("lc", 1.0)] {
+            let small = estimates(policy, rate);
+            let shadows = vec![options(policy, 2_000, 16_000)];
+            let mut shadows = Shadows::new(shadows, 1 << 40, rate, &COSTS).unwrap();
+            for (page, op) in accesses(600_000) {
+                // Blocks of pages all over the disk.
+                let page = u64::from(page);
+                shadows.access(
+                    (page / 64 * 0x9E37_79B1) % (1 << 34) * 64 + page % 64,
+                    op,
+                    Nanos(0),
+                );
+            }
+            let large = shadows.estimates().remove(0);
+            let misses = |one: &Estimate| 1.0 - one.ram_hit_ratio - one.flash_hit_ratio;
+            let difference = (misses(&small) - misses(&large)).abs();
+            assert!(difference < 0.02, "{policy}: {small:?} {large:?}");
         }
     }
 
@@ -460,7 +530,8 @@ mod tests {
         assert_eq!(tac.sampled_accesses, 60, "one extent of a hundred, three accesses each");
         assert!((30..90).contains(&lru.sampled_accesses), "pages on their own: {lru:?}");
         let extents = &mut shadows.samples[1];
-        let known = *extents.numbers.keys().min().unwrap();
+        let Numbers::InOrder(numbers) = &extents.numbers else { panic!("the disk is small") };
+        let known = *numbers.keys().min().unwrap();
         let ids = [0, 1, 63].map(|within| extents.renumber(known * 64 + within).0);
         assert_eq!([ids[1] - ids[0], ids[2] - ids[0], ids[0] % 64], [1, 63, 0]);
     }
@@ -469,7 +540,7 @@ mod tests {
     fn shadows_that_stay_the_same_keep_what_they_found() {
         let of = |shadows: Vec<ShadowOptions>| Shadows::new(shadows, 100_003, 0.5, &COSTS).unwrap();
         let feed = |shadows: &mut Shadows| {
-            accesses(30_000).for_each(|(page, op)| shadows.access(page, op, Nanos(0)));
+            accesses(30_000).for_each(|(page, op)| shadows.access(page.into(), op, Nanos(0)));
         };
         let sizes = |policy| options(policy, 2_000, 16_000);
         let renamed = ShadowOptions { label: "mine".into(), ..sizes("lru") };

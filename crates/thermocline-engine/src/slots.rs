@@ -1,8 +1,10 @@
-//! The slots of the flash, as the engine knows them: 16 bytes each.
+//! The slots of the flash, as the engine knows them: 16 bytes each, and 2 more where page numbers have
+//! more than 32 bits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::format::table::Row;
+use crate::format::{join, split};
 
 /// A slot by its position on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +37,8 @@ pub(crate) const VERSION_MAX: u64 = u64::MAX >> VERSION_SHIFT;
 /// One slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot {
-    pub(crate) page: u32,
+    /// The lower bits of the number of the page that it was last used for.
+    lower: u32,
     pub(crate) checksum: u32,
     /// The version, and flags in the lower byte.
     word: u64,
@@ -44,9 +47,9 @@ pub(crate) struct Slot {
 const _: () = assert!(size_of::<Slot>() == 16, "the engine promises few bytes per flash page");
 
 impl Slot {
-    pub(crate) fn new(page: u32, checksum: u32, version: u64, state: SlotState) -> Self {
+    fn new(lower: u32, checksum: u32, version: u64, state: SlotState) -> Self {
         assert!(version <= VERSION_MAX, "versions do not run out");
-        Self { page, checksum, word: version << VERSION_SHIFT | state as u64 }
+        Self { lower, checksum, word: version << VERSION_SHIFT | state as u64 }
     }
 
     #[inline]
@@ -64,16 +67,6 @@ impl Slot {
         }
     }
 
-    /// What the table says of it.
-    pub(crate) fn row(self) -> Option<Row> {
-        (self.state() == SlotState::Live).then_some(Row {
-            page: self.page,
-            checksum: self.checksum,
-            version: self.version(),
-            is_dirty: self.is_dirty(),
-        })
-    }
-
     /// Whether the disk may not have this version durably.
     #[inline]
     pub(crate) const fn is_dirty(self) -> bool {
@@ -86,15 +79,15 @@ impl Slot {
         self.word & VISIBLE != 0
     }
 
-    pub(crate) const fn set_state(&mut self, state: SlotState) {
+    const fn set_state(&mut self, state: SlotState) {
         self.word = self.word & !STATE_MASK | state as u64;
     }
 
-    pub(crate) const fn set_dirty(&mut self, is_dirty: bool) {
+    const fn set_dirty(&mut self, is_dirty: bool) {
         self.word = self.word & !DIRTY | if is_dirty { DIRTY } else { 0 };
     }
 
-    pub(crate) const fn set_visible(&mut self, is_visible: bool) {
+    const fn set_visible(&mut self, is_visible: bool) {
         self.word = self.word & !VISIBLE | if is_visible { VISIBLE } else { 0 };
     }
 }
@@ -112,6 +105,8 @@ pub(crate) struct Obsolete {
 #[derive(Debug)]
 pub(crate) struct Slots {
     table: Vec<Slot>,
+    /// The upper bits of the page numbers; empty if these have no more than 32 bits.
+    uppers: Vec<u16>,
     /// One bit per slot: whether it is free.
     free: Vec<u64>,
     free_slots: u32,
@@ -130,8 +125,9 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// So many slots, all free.
-    pub(crate) fn new(slots: u32) -> Self {
+    /// So many slots, all free, for pages of a backing store that has so many.
+    pub(crate) fn new(slots: u32, backing_pages: u64) -> Self {
+        let is_wide = backing_pages > 1 << 32;
         let words = (slots as usize).div_ceil(64);
         let mut free = vec![u64::MAX; words];
         if let Some(last) = free.last_mut()
@@ -141,6 +137,7 @@ impl Slots {
         }
         Self {
             table: vec![Slot::default(); slots as usize],
+            uppers: vec![0; if is_wide { slots as usize } else { 0 }],
             free,
             free_slots: slots,
             cursor: 0,
@@ -155,6 +152,10 @@ impl Slots {
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.table.len()).expect("slots have 32-bit numbers")
     }
 
     pub(crate) fn free_slots(&self) -> u32 {
@@ -183,8 +184,20 @@ impl Slots {
 
     /// The page that the slot was last used for.
     #[inline]
-    pub(crate) fn page(&self, slot: SlotId) -> u32 {
-        self.table[slot.0 as usize].page
+    pub(crate) fn page(&self, slot: SlotId) -> u64 {
+        let upper = self.uppers.get(slot.0 as usize).copied().unwrap_or(0);
+        join(self.table[slot.0 as usize].lower, upper)
+    }
+
+    /// What the table on flash says of a slot.
+    pub(crate) fn row(&self, id: SlotId) -> Option<Row> {
+        let slot = self.slot(id);
+        (slot.state() == SlotState::Live).then(|| Row {
+            page: self.page(id),
+            checksum: slot.checksum,
+            version: slot.version(),
+            is_dirty: slot.is_dirty(),
+        })
     }
 
     /// All slots, in order.
@@ -203,7 +216,7 @@ impl Slots {
     }
 
     /// Takes a free slot for a page that is about to be written there.
-    pub(crate) fn take(&mut self, page: u32, checksum: u32, version: u64) -> Option<SlotId> {
+    pub(crate) fn take(&mut self, page: u64, checksum: u32, version: u64) -> Option<SlotId> {
         if self.free_slots == 0 {
             return None;
         }
@@ -215,8 +228,18 @@ impl Slots {
         self.free_slots -= 1;
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^32 slots")]
         let slot = SlotId(self.cursor as u32 * 64 + bit);
-        self.table[slot.0 as usize] = Slot::new(page, checksum, version, SlotState::Writing);
+        self.use_for(slot, page, checksum, version);
         Some(slot)
+    }
+
+    /// The slot is about to hold a version of a page.
+    fn use_for(&mut self, slot: SlotId, page: u64, checksum: u32, version: u64) {
+        let (lower, upper) = split(page);
+        self.table[slot.0 as usize] = Slot::new(lower, checksum, version, SlotState::Writing);
+        match self.uppers.get_mut(slot.0 as usize) {
+            Some(known) => *known = upper,
+            None => assert_eq!(upper, 0, "the page is one of the backing store"),
+        }
     }
 
     /// The slot was written, and a record says so.
@@ -231,14 +254,12 @@ impl Slots {
     }
 
     /// Puts back what recovery found.
-    pub(crate) fn restore(&mut self, slot: SlotId, found: Slot) {
+    pub(crate) fn restore(&mut self, slot: SlotId, found: &Row) {
         assert_eq!(self.slot(slot).state(), SlotState::Free, "a slot is restored once");
         self.free[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
         self.free_slots -= 1;
-        let is_dirty = found.is_dirty();
-        self.table[slot.0 as usize] =
-            Slot::new(found.page, found.checksum, found.version(), SlotState::Writing);
-        self.set_live(slot, is_dirty, true);
+        self.use_for(slot, found.page, found.checksum, found.version);
+        self.set_live(slot, found.is_dirty, true);
     }
 
     pub(crate) fn set_visible(&mut self, slot: SlotId, is_visible: bool) {
@@ -371,6 +392,7 @@ impl Slots {
     /// Heap memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.table.capacity() * size_of::<Slot>()
+            + self.uppers.capacity() * size_of::<u16>()
             + self.free.capacity() * size_of::<u64>()
             + self.obsolete.capacity() * size_of::<Obsolete>()
     }

@@ -40,18 +40,15 @@ fn accesses(pages: u32, count: u32, seed: u64) -> Vec<Access> {
 }
 
 /// What the policy says when it is driven alone.
-fn expected(options: &Options, accesses: &[Access]) -> Vec<Action> {
+fn expected(options: &Options, pages: u32, accesses: &[Access]) -> Vec<Action> {
     let policy = &options.policy;
     let setup = Setup {
         costs: policy.costs.clone(),
         write_miss: policy.write_miss,
-        ..Setup::new(
-            Geometry::linear(options.backing_pages),
-            vec![options.ram_pages, options.flash_pages],
-        )
+        ..Setup::new(Geometry::linear(pages), vec![options.ram_pages, options.flash_pages])
     };
     let mut alone = policy.entry.build(&setup, &policy.values).unwrap();
-    let mut ledger = Ledger::new(options.backing_pages, &setup.capacity_pages);
+    let mut ledger = Ledger::new(pages, &setup.capacity_pages);
     let mut log = vec![];
     let mut actions = Actions::new();
     for (now, &access) in (1..).map(|step| Nanos(step << 30)).zip(accesses) {
@@ -76,12 +73,12 @@ fn expected(options: &Options, accesses: &[Access]) -> Vec<Action> {
 }
 
 fn check(entry: &'static PolicyEntry, ram_pages: u32, flash_pages: u32, write_miss: WriteMiss) {
-    let pages = 256;
+    let pages = 256_u32;
     let policy = policy(entry, write_miss);
-    let mut options = Options::new(pages, ram_pages, flash_pages, policy);
+    let mut options = Options::new(pages.into(), ram_pages, flash_pages, policy);
     options.request_bytes_max = 1 << 16;
     let accesses = accesses(pages, 1500, u64::from(ram_pages) << 8 | u64::from(flash_pages));
-    let expected = expected(&options, &accesses);
+    let expected = expected(&options, pages, &accesses);
     let mut shard = Shard::new(options).unwrap();
     let log = Arc::new(Mutex::new(vec![]));
     let sink = Arc::clone(&log);

@@ -62,8 +62,8 @@ fn frames_are_not_released_by_the_reply_of_another_engine() {
 #[test]
 fn what_the_engine_knows_of_a_flash_page_takes_few_bytes() {
     // However large the disk is, but where extents of it are known (TAC).
-    let flash_pages = 1 << 18;
-    let much_larger = 16 * flash_pages;
+    let flash_pages = 1_u32 << 18;
+    let much_larger = 16_u64 << 18;
     for (name, disk_pages, most) in [
         ("hat", much_larger, 56.0),
         ("lru-inclusive", much_larger, 44.0),
@@ -71,7 +71,7 @@ fn what_the_engine_knows_of_a_flash_page_takes_few_bytes() {
         ("lc", much_larger, 61.0),
         ("dw", much_larger, 61.0),
         ("hca", much_larger, 62.0),
-        ("tac", 4 * flash_pages, 59.0),
+        ("tac", 4 << 18, 59.0),
         ("two-tier", much_larger, 60.0),
         ("arc-l2arc", much_larger, 56.0),
     ] {

@@ -44,7 +44,7 @@ struct Devices {
 }
 
 fn options(policy: &str) -> Options {
-    let mut options = Options::new(PAGES as u32, 16, 128, PolicyOptions::named(policy).unwrap());
+    let mut options = Options::new(PAGES, 16, 128, PolicyOptions::named(policy).unwrap());
     options.cleaning.dirty_ratio_target = 1.0;
     options
 }

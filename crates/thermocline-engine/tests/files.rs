@@ -26,7 +26,7 @@ const PAGES: usize = 600;
 const PAGE: usize = 4096;
 
 fn options(policy: &str) -> Options {
-    Options::new(PAGES as u32, 40, 120, PolicyOptions::named(policy).unwrap())
+    Options::new(PAGES as u64, 40, 120, PolicyOptions::named(policy).unwrap())
 }
 
 fn open(folder: &Path, name: &str, caching: Caching) -> DeviceFile {

@@ -193,7 +193,7 @@ impl World {
             if let Err(error) = result {
                 assert_eq!(error, RequestError::Lost, "step {step}");
                 let page = u32::try_from(page).unwrap();
-                assert!(self.engine.shard().lost_pages().contains(&page), "page {page}");
+                assert!(self.engine.shard().lost_pages().contains(&page.into()), "page {page}");
                 self.failed += 1;
             }
             if step % 16 == 0 {
@@ -211,7 +211,7 @@ impl World {
         self.engine.shard().assert_invariants();
         assert_eq!(self.engine.shard().dirty_pages(), 0);
         let lost = self.engine.shard().lost_pages();
-        for page in (0..PAGES).filter(|&page| !lost.contains(&u32::try_from(page).unwrap())) {
+        for page in (0..PAGES).filter(|&page| !lost.contains(&page)) {
             let start = usize::try_from(page * PAGE).unwrap();
             let disk = self.engine.driver().devices.bytes(Device::Backing);
             let expected = self.pages[usize::try_from(page).unwrap()];

@@ -19,7 +19,7 @@ const PAGE: usize = 4096;
 const CACHE: Uuid = Uuid::from_u128(0x1234);
 
 fn options() -> Options {
-    Options::new(PAGES, 8, 24, PolicyOptions::named("lru-exclusive").unwrap())
+    Options::new(PAGES.into(), 8, 24, PolicyOptions::named("lru-exclusive").unwrap())
 }
 
 fn open(folder: &Path, name: &str) -> DeviceFile {
@@ -134,7 +134,7 @@ fn what_is_no_flash_of_ours_is_refused() {
     assert!(matches!(refused(&|bytes| bytes.truncate(65536)), FlashError::TooSmall { .. }));
     fs::write(&path, &good).unwrap();
     let flash = Flash::read(&mut open(folder.path(), "flash")).unwrap();
-    let fewer = Options { backing_pages: PAGES - 1, ..options() };
+    let fewer = Options { backing_pages: u64::from(PAGES) - 1, ..options() };
     let error = Shard::open(fewer, &flash).unwrap_err().to_string();
     assert!(error.contains("backing store of 262144 bytes"), "{error}");
     let more = Options { flash_pages: layout.slots, ..options() };

@@ -13,7 +13,7 @@ const PAGES: u32 = 16;
 const BYTES: usize = (PAGES as usize) << 12;
 
 fn shard() -> Shard {
-    Shard::new(Options::new(PAGES, 8, 0, PolicyOptions::named("lru").unwrap())).unwrap()
+    Shard::new(Options::new(PAGES.into(), 8, 0, PolicyOptions::named("lru").unwrap())).unwrap()
 }
 
 /// The first operation of a shard that is asked for a page.

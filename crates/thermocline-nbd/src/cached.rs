@@ -76,14 +76,14 @@ impl Pending {
 struct Question {
     /// The pages asked about that the cache had newer than the disk when it was asked, in order: until
     /// the answer comes they may reach the disk.
-    newer: Vec<u32>,
+    newer: Vec<u64>,
 }
 
 /// What a driver told of the range that was asked about, and when that need not be right.
 #[derive(Debug)]
 struct Told {
     allocations: Vec<Allocation>,
-    newer: Vec<u32>,
+    newer: Vec<u64>,
 }
 
 /// An engine and its clock.
@@ -347,7 +347,7 @@ impl<D: Driver> Cached<D> {
     }
 
     fn page_status(&self, page: u64) -> PageStatus {
-        self.engine.shard().page_status(u32::try_from(page).expect("a page of the export"))
+        self.engine.shard().page_status(page)
     }
 
     /// Whether the disk's allocation says nothing of the page.
@@ -369,8 +369,7 @@ impl<D: Driver> Cached<D> {
         let Piece { offset_bytes, length_bytes, .. } = *piece;
         let number = self.pending.insert(Pending::new(tag)) as u64;
         let pages = self.pages(offset_bytes, length_bytes);
-        let newer = pages.clone().filter(|&page| self.is_newer(page));
-        let newer = newer.map(|page| u32::try_from(page).expect("a page of the export")).collect();
+        let newer = pages.clone().filter(|&page| self.is_newer(page)).collect();
         self.questions.insert(number, Question { newer });
         let page_bytes = u64::from(self.engine.shard().options().page_bytes);
         let end_bytes = (offset_bytes + u64::from(length_bytes)).min(pages.end * page_bytes);
@@ -394,10 +393,8 @@ impl<D: Driver> Cached<D> {
             while offset < end {
                 let page = offset / page_bytes;
                 let page_end = if disk == 0 { end } else { end.min((page + 1) * page_bytes) };
-                let is_newer = disk != 0
-                    && (self.is_newer(page)
-                        || u32::try_from(page)
-                            .is_ok_and(|page| newer.binary_search(&page).is_ok()));
+                let is_newer =
+                    disk != 0 && (self.is_newer(page) || newer.binary_search(&page).is_ok());
                 let status = if is_newer { 0 } else { disk };
                 if !push_extent(found, page_end - offset, status, range.count_max) {
                     return;

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Reader, Writer};
+use super::{Reader, Writer, join, split, tagged, untagged};
 
 const MAGIC: &[u8; 8] = b"tcl-jrnl";
 /// Bytes of the fields before the records.
@@ -15,7 +15,7 @@ pub(crate) const RECORDS_PER_BLOCK: usize = (super::BLOCK_BYTES - HEADER_BYTES -
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: RecordKind,
-    pub(crate) page: u32,
+    pub(crate) page: u64,
     pub(crate) slot: u32,
     pub(crate) version: u64,
     pub(crate) checksum: u32,
@@ -66,11 +66,12 @@ pub(crate) fn encode<'a>(
     writer.u32(count);
     writer.u32(0);
     for record in records {
-        writer.u32(record.page);
+        let (lower, upper) = split(record.page);
+        writer.u32(lower);
         writer.u32(record.slot);
         writer.u64(record.version);
         writer.u32(record.checksum);
-        writer.u32(record.kind as u32);
+        writer.u32(tagged(record.kind as u16, upper));
     }
     writer.seal();
 }
@@ -99,9 +100,11 @@ pub(crate) fn decode(block: &[u8]) -> Option<(Header, Vec<Record>)> {
         return None;
     }
     let records = (0..count).map(|_| {
-        let (page, slot) = (reader.u32(), reader.u32());
+        let (lower, slot) = (reader.u32(), reader.u32());
         let (version, checksum) = (reader.u64(), reader.u32());
-        let kind = match reader.u32() {
+        let (kind, upper) = untagged(reader.u32());
+        let page = join(lower, upper);
+        let kind = match kind {
             1 => RecordKind::Dirty,
             2 => RecordKind::Clean,
             3 => RecordKind::Free,

@@ -19,6 +19,12 @@
 //! Format 1 had one copy of each journal block, and two of the others that were written in turn. A
 //! flash of that format is read, and is one of format 2 after its first start.
 //!
+//! Page numbers have 48 bits. The lower 32 have a field of their own in records and rows; the upper 16
+//! are the upper half of the field that says what happened, or whether the page is dirty. They are zero
+//! for a backing store of up to 2^32 pages, whose flash is therefore the same as one of a program that
+//! knows 32 bits only. The superblock of a larger one has a format of its own, so that such a program
+//! refuses the flash.
+//!
 //! All numbers are little-endian. Every block ends in a CRC32C of what precedes it.
 
 pub(crate) mod journal;
@@ -29,6 +35,9 @@ use crate::format::table::SLOTS_PER_BLOCK;
 
 /// Bytes of a superblock, journal block or table block.
 pub const BLOCK_BYTES: usize = 4096;
+
+/// Backing stores with more pages are refused: journal and table have room for so many page numbers.
+pub(crate) const PAGES_MAX: u64 = 1 << 48;
 
 /// Blocks with greater numbers are nonsense, whatever their checksum says; what counts on from smaller
 /// ones does not run over.
@@ -207,9 +216,140 @@ impl<'a> Reader<'a> {
 
 /// The checksum of a page's bytes, mixed with what they should be: bytes of another page, or of
 /// another version of the same page, do not match.
-pub(crate) fn checksum(page: u32, version: u64, bytes: &[u8]) -> u32 {
-    let mut identity = [0; 12];
-    identity[..4].copy_from_slice(&page.to_le_bytes());
-    identity[4..].copy_from_slice(&version.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c(&identity), bytes)
+pub(crate) fn checksum(page: u64, version: u64, bytes: &[u8]) -> u32 {
+    let (lower, upper) = split(page);
+    let mut identity = [0; 14];
+    identity[..4].copy_from_slice(&lower.to_le_bytes());
+    identity[4..12].copy_from_slice(&version.to_le_bytes());
+    identity[12..].copy_from_slice(&upper.to_le_bytes());
+    // Most backing stores have no upper bits, and their flashes no bytes for these.
+    let length = if upper == 0 { 12 } else { 14 };
+    crc32c::crc32c_append(crc32c::crc32c(&identity[..length]), bytes)
+}
+
+/// The lower 32 bits of a page number, and the upper 16.
+pub(crate) fn split(page: u64) -> (u32, u16) {
+    assert!(page < PAGES_MAX, "a page number has 48 bits");
+    #[expect(clippy::cast_possible_truncation, reason = "the upper bits are the other half")]
+    let halves = (page as u32, (page >> 32) as u16);
+    halves
+}
+
+/// The page number of these halves.
+pub(crate) fn join(lower: u32, upper: u16) -> u64 {
+    u64::from(upper) << 32 | u64::from(lower)
+}
+
+/// A word of which the lower half says what a record or a row is, and the upper half is the upper bits
+/// of its page number.
+fn tagged(tag: u16, upper: u16) -> u32 {
+    u32::from(upper) << 16 | u32::from(tag)
+}
+
+/// The halves of such a word.
+#[expect(clippy::cast_possible_truncation, reason = "the upper bits are the other half")]
+const fn untagged(word: u32) -> (u16, u16) {
+    (word as u16, (word >> 16) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::journal::{Record, RecordKind};
+    use super::superblock::{Superblock, Unreadable};
+    use super::table::Row;
+    use super::*;
+
+    const CACHE: Uuid = Uuid::from_u128(7);
+    /// The last page that 32 bits can number, the next one, and the last of all.
+    const PAGES: [u64; 4] = [5, (1 << 32) - 1, 1 << 32, PAGES_MAX - 1];
+
+    fn record(page: u64, kind: RecordKind) -> Record {
+        Record { kind, page, slot: 3, version: 9, checksum: 0xABCD }
+    }
+
+    fn journal_block(records: &[Record]) -> Vec<u8> {
+        let header = journal::Header {
+            cache: CACHE,
+            epoch: 1,
+            sequence: 1,
+            tail: 1,
+            uncertain: 1,
+            written_bytes: 0,
+        };
+        let mut block = vec![0; BLOCK_BYTES];
+        journal::encode(&mut block, &header, records.iter());
+        block
+    }
+
+    fn table_block(rows: &[Option<Row>]) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_BYTES];
+        let header = table::Header { cache: CACHE, generation: 1, block: 0 };
+        table::encode(&mut block, &header, rows.iter().copied());
+        block
+    }
+
+    #[test]
+    fn records_and_rows_keep_page_numbers_of_48_bits() {
+        let kinds = [RecordKind::Dirty, RecordKind::Clean, RecordKind::Free];
+        let records: Vec<Record> =
+            PAGES.iter().flat_map(|&page| kinds.map(|kind| record(page, kind))).collect();
+        let (_, read) = journal::decode(&journal_block(&records)).unwrap();
+        assert_eq!(read, records);
+        let rows =
+            PAGES.map(|page| Some(Row { page, checksum: 4, version: 2, is_dirty: page % 2 == 0 }));
+        let (_, read) = table::decode(&table_block(&rows)).unwrap();
+        assert_eq!(read[..PAGES.len()], rows);
+        assert!(read[PAGES.len()..].iter().all(Option::is_none));
+    }
+
+    /// What programs that number pages with 32 bits wrote, and read.
+    #[test]
+    fn page_numbers_of_32_bits_are_written_as_ever() {
+        let page = (1 << 32) - 2;
+        let block = journal_block(&[record(page, RecordKind::Clean)]);
+        let fields = [0xFFFF_FFFE, 3, 9, 0, 0xABCD, 2_u32];
+        let expected: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
+        assert_eq!(block[72..96], expected);
+        let row = Row { page, checksum: 0xABCD, version: 9, is_dirty: true };
+        let expected = [0xFFFF_FFFE, 0xABCD, 9, 0, 2_u32].map(u32::to_le_bytes).concat();
+        assert_eq!(table_block(&[Some(row)])[48..68], expected);
+        let identity = [0xFFFF_FFFE, 9, 0_u32].map(u32::to_le_bytes).concat();
+        let bytes = [1; 4096];
+        assert_eq!(checksum(page, 9, &bytes), crc32c::crc32c(&[&identity, &bytes[..]].concat()));
+        assert_ne!(checksum(page, 9, &bytes), checksum(page + (1 << 32), 9, &bytes));
+    }
+
+    #[test]
+    fn the_superblock_says_how_many_bits_page_numbers_have() {
+        let superblock = |pages: u64| {
+            let layout = Layout::new(100, 4096);
+            Superblock::first(CACHE, layout, pages * 4096)
+        };
+        let encoded = |superblock: &Superblock| {
+            let mut block = vec![0; BLOCK_BYTES];
+            superblock.encode(&mut block);
+            block
+        };
+        let many = u64::from(u32::MAX);
+        for (pages, format) in [(1, 2), (many, 2), (many + 1, 4), (PAGES_MAX, 4)] {
+            let superblock = superblock(pages);
+            let block = encoded(&superblock);
+            assert_eq!(block[16], format, "{pages} pages");
+            assert_eq!(Superblock::decode(&block), Ok(superblock));
+            assert!(superblock.is_page(pages - 1) && !superblock.is_page(pages));
+        }
+        assert_eq!(Superblock::decode(&encoded(&superblock(PAGES_MAX + 1))), Err(Unreadable::Torn));
+        // The other format, with a right checksum.
+        for (pages, format) in [(many, 4), (many + 1, 2), (many + 1, 1), (1, 6)] {
+            let mut block = encoded(&superblock(pages));
+            block[16] = format;
+            let end = BLOCK_BYTES - 4;
+            let checksum = crc32c::crc32c(&block[..end]).to_le_bytes();
+            block[end..].copy_from_slice(&checksum);
+            let expected = if format == 6 { Unreadable::Format(6) } else { Unreadable::Torn };
+            assert_eq!(Superblock::decode(&block), Err(expected), "{pages} pages");
+        }
+    }
 }

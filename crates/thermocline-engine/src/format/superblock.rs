@@ -12,11 +12,15 @@ use crate::shard_map::{ShardMap, Share};
 /// What a superblock begins with.
 const MAGIC: &[u8; 16] = b"thermocline\0\0\0\0\0";
 /// The version of the format of a flash that one shard has, and the one before, which is read too.
-pub(crate) const FORMAT: u32 = 2;
+const FORMAT: u32 = 2;
 const FORMAT_OF_SINGLE_JOURNAL: u32 = 1;
 /// The version of the format of a region that is one of several: programs that know of one shard must
 /// not take it for a whole flash.
-pub(crate) const FORMAT_OF_REGION: u32 = 3;
+const FORMAT_OF_REGION: u32 = 3;
+/// The same two for a backing store of more than 2^32 pages, whose page numbers programs that know of
+/// 32 bits must not cut.
+const FORMAT_OF_WIDE: u32 = 4;
+pub(crate) const FORMAT_OF_WIDE_REGION: u32 = 5;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +86,10 @@ impl Superblock {
         let mut writer = Writer::new(block);
         writer.bytes(MAGIC);
         writer.u32(match (self.share.is_whole(), self.has_single_journal) {
+            (false, _) if self.is_wide() => FORMAT_OF_WIDE_REGION,
             (false, _) => FORMAT_OF_REGION,
             (true, true) => FORMAT_OF_SINGLE_JOURNAL,
+            (true, false) if self.is_wide() => FORMAT_OF_WIDE,
             (true, false) => FORMAT,
         });
         writer.u32(0);
@@ -114,7 +120,7 @@ impl Superblock {
         }
         let format = u32::from_le_bytes([block[16], block[17], block[18], block[19]]);
         let mut reader = Reader::new(block).ok_or(Unreadable::Torn)?;
-        if ![FORMAT, FORMAT_OF_SINGLE_JOURNAL, FORMAT_OF_REGION].contains(&format) {
+        if !(FORMAT_OF_SINGLE_JOURNAL..=FORMAT_OF_WIDE_REGION).contains(&format) {
             return Err(Unreadable::Format(format));
         }
         let _magic: [u8; 16] = reader.array();
@@ -138,16 +144,27 @@ impl Superblock {
             share: Share::WHOLE,
         };
         (superblock.end, superblock.is_given_up) = decode_end(&mut reader);
-        if format == FORMAT_OF_REGION {
+        if [FORMAT_OF_REGION, FORMAT_OF_WIDE_REGION].contains(&format) {
             superblock.share = decode_share(&mut reader).ok_or(Unreadable::Torn)?;
         }
-        superblock.is_plausible().then_some(superblock).ok_or(Unreadable::Torn)
+        let is_of_format = superblock.is_plausible()
+            && superblock.is_wide() == [FORMAT_OF_WIDE, FORMAT_OF_WIDE_REGION].contains(&format);
+        is_of_format.then_some(superblock).ok_or(Unreadable::Torn)
     }
 
     /// Whether the backing store has such a page.
-    pub(crate) fn is_page(&self, page: u32) -> bool {
-        let page_bytes = u64::from(self.layout.page_bytes);
-        (u64::from(page) + 1) * page_bytes <= self.backing_bytes
+    pub(crate) fn is_page(&self, page: u64) -> bool {
+        page < self.backing_pages()
+    }
+
+    /// Whole pages of the backing store.
+    fn backing_pages(&self) -> u64 {
+        self.backing_bytes / u64::from(self.layout.page_bytes).max(1)
+    }
+
+    /// Whether page numbers need more than 32 bits.
+    fn is_wide(&self) -> bool {
+        self.backing_pages() > u64::from(u32::MAX)
     }
 
     /// Whether the numbers go together; a block with a right checksum that is not is no accident.
@@ -155,7 +172,7 @@ impl Superblock {
         let page_bytes = self.layout.page_bytes;
         self.layout.is_plausible()
             && self.backing_bytes.is_multiple_of(u64::from(page_bytes))
-            && u32::try_from(self.backing_bytes / u64::from(page_bytes)).is_ok()
+            && self.backing_pages() <= super::PAGES_MAX
             && self.epoch < super::EPOCH_LIMIT
             && self.first_sequence < super::SEQUENCE_LIMIT
             && self.written_bytes < super::WRITTEN_BYTES_LIMIT

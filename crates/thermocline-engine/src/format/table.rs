@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Reader, Writer};
+use super::{Reader, Writer, join, split, tagged, untagged};
 
 const MAGIC: &[u8; 8] = b"tcl-tabl";
 const HEADER_BYTES: usize = 48;
@@ -13,7 +13,7 @@ pub(crate) const SLOTS_PER_BLOCK: usize = (super::BLOCK_BYTES - HEADER_BYTES - 4
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    pub(crate) page: u32,
+    pub(crate) page: u64,
     pub(crate) checksum: u32,
     pub(crate) version: u64,
     pub(crate) is_dirty: bool,
@@ -41,10 +41,11 @@ pub(crate) fn encode(bytes: &mut [u8], header: &Header, rows: impl Iterator<Item
         match row {
             None => writer.bytes(&[0; ROW_BYTES]),
             Some(row) => {
-                writer.u32(row.page);
+                let (lower, upper) = split(row.page);
+                writer.u32(lower);
                 writer.u32(row.checksum);
                 writer.u64(row.version);
-                writer.u32(1 + u32::from(row.is_dirty));
+                writer.u32(tagged(1 + u16::from(row.is_dirty), upper));
             }
         }
     }
@@ -68,10 +69,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, Vec<Option<Row>>)> {
         return None;
     }
     let rows = (0..SLOTS_PER_BLOCK).map(|_| {
-        let (page, checksum, version) = (reader.u32(), reader.u32(), reader.u64());
-        match reader.u32() {
+        let (lower, checksum, version) = (reader.u32(), reader.u32(), reader.u64());
+        let (state, upper) = untagged(reader.u32());
+        let page = join(lower, upper);
+        match state {
             1.. if version >= super::VERSION_LIMIT => None,
-            0 => Some(None),
+            0 if upper == 0 => Some(None),
             1 => Some(Some(Row { page, checksum, version, is_dirty: false })),
             2 => Some(Some(Row { page, checksum, version, is_dirty: true })),
             _ => None,

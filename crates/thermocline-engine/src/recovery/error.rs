@@ -38,9 +38,9 @@ pub enum FlashError {
     Foreign,
     /// It is a cache of another version.
     #[error(
-        "the flash has format {found}, this program uses {}: drain it with the version that wrote \
-         it, or initialise it by force and lose what only it holds",
-        crate::format::superblock::FORMAT
+        "the flash has format {found}, this program reads formats up to {}: drain it with the version \
+         that wrote it, or initialise it by force and lose what only it holds",
+        crate::format::superblock::FORMAT_OF_WIDE_REGION
     )]
     Format {
         /// The format of the flash.

@@ -219,7 +219,7 @@ impl Flash {
         layout.slot_offset_bytes() + u64::from(slot) * u64::from(layout.page_bytes)
     }
 
-    fn is_page(&self, page: u32) -> bool {
+    fn is_page(&self, page: u64) -> bool {
         self.superblock.is_page(page)
     }
 

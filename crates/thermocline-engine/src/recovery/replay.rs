@@ -18,7 +18,7 @@ use crate::storage::{AlignedBytes, Storage};
 const VERIFIED_BYTES: usize = 16 << 20;
 
 /// Which slot holds a page, for the pages that records are about.
-type Pages = RapidHashMap<u32, u32>;
+type Pages = RapidHashMap<u64, u32>;
 
 impl Flash {
     /// Brings the rows of the table up to the end of the journal.
@@ -56,9 +56,9 @@ impl Flash {
 
     /// Ends all slots but one of each page, and gives the pages in order, each with its slot. The table
     /// may name an older slot of a page, if its block was written before.
-    fn end_duplicates(&mut self) -> Vec<(u32, u32)> {
+    fn end_duplicates(&mut self) -> Vec<(u64, u32)> {
         let held = (0..).zip(&self.rows);
-        let mut pages: Vec<(u32, u32)> =
+        let mut pages: Vec<(u64, u32)> =
             held.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect();
         pages.sort_unstable();
         let mut superseded = vec![];
@@ -83,9 +83,9 @@ impl Flash {
 
     /// The slots of all pages that records name, or that are in slots which records name; `held` are the
     /// pages of the table, in order.
-    fn pages_of(&self, records: &[(bool, &Record)], held: &[(u32, u32)]) -> Pages {
+    fn pages_of(&self, records: &[(bool, &Record)], held: &[(u64, u32)]) -> Pages {
         let in_slot = |record: &Record| self.row(record.slot).map(|row| row.page);
-        let mut wanted: Vec<u32> = records
+        let mut wanted: Vec<u64> = records
             .iter()
             .flat_map(|(_, record)| [Some(record.page), in_slot(record)])
             .flatten()

@@ -1,7 +1,7 @@
 //! One page access: what the policy says, and the bytes.
 
 use smallvec::SmallVec;
-use thermocline_core::{Action, Op, Tier};
+use thermocline_core::{Access, Action, Op, PageId, Tier};
 
 use super::request::{Building, Content, Piece};
 use super::requests::NO_FRAME;
@@ -12,24 +12,25 @@ use crate::options::WriteMode;
 use crate::request::RequestError;
 
 /// Pages that the actions of one access concern; few policies ever name more.
-type Touched = SmallVec<[u32; 8]>;
+type Touched = SmallVec<[u64; 8]>;
 
 impl Shard {
     /// Serves the part of a request that lies in one page.
     pub(super) fn access_piece(&mut self, piece: &Piece<'_>, building: &mut Building) {
-        let access = piece.access();
-        self.counters.accesses[access.op as usize] += 1;
+        let (page, op) = (piece.page, piece.content.op());
+        self.counters.accesses[op as usize] += 1;
         if self.bypasses(piece, building) {
             self.access_around(piece, building);
             return;
         }
         self.clock += 1;
         self.actions.clear();
-        self.policy.access(access, &mut self.actions);
+        let named = Accessed { page, id: self.places.enter(page, &self.slots, &self.entries) };
+        self.policy.access(Access { page: named.id, op, client: 0 }, &mut self.actions);
         self.counters.policy.add(self.actions.as_slice());
         if let Some(observer) = &mut self.observer {
             let actions = self.actions.as_slice();
-            observer(&Event::Access { now: self.now, access, actions });
+            observer(&Event::Access { now: self.now, page, op, actions });
         }
         if let [Action::Serve { op: Op::Read, tier: Tier::RAM, .. }] = self.actions.as_slice()
             && let Some(Place::Entry(id)) = self.place(piece.page)
@@ -47,7 +48,7 @@ impl Shard {
             return;
         }
         let mut touched = Touched::new();
-        let serve = self.apply_actions(&mut touched).expect("an access is served");
+        let serve = self.apply_actions(&mut touched, Some(named)).expect("an access is served");
         let id = self.ensure_entry(piece.page);
         self.entries[id].touched = self.clock;
         building.found_in(serve.found);
@@ -116,7 +117,7 @@ impl Shard {
             observer(&Event::Background { now: self.now, actions });
         }
         let mut touched = Touched::new();
-        let served = self.apply_actions(&mut touched);
+        let served = self.apply_actions(&mut touched, None);
         debug_assert!(served.is_none(), "nothing is served without an access");
         self.settle_pages(&touched);
     }
@@ -124,7 +125,7 @@ impl Shard {
     /// Performs the actions of an access that nobody made: what they serve is there already.
     pub(super) fn perform_told(&mut self) {
         let mut touched = Touched::new();
-        self.apply_actions(&mut touched);
+        self.apply_actions(&mut touched, None);
         self.settle_pages(&touched);
     }
 
@@ -147,10 +148,10 @@ impl Shard {
     /// Serves a page that no tier holds from disk, and leaves it there. A part of a page is not worth
     /// discarding.
     fn access_around(&mut self, piece: &Piece<'_>, building: &mut Building) {
-        let access = piece.access();
-        self.counters.bypasses[access.op as usize] += 1;
+        let (page, op) = (piece.page, piece.content.op());
+        self.counters.bypasses[op as usize] += 1;
         if let Some(observer) = &mut self.observer {
-            observer(&Event::Bypass { now: self.now, access, pages: 1 });
+            observer(&Event::Bypass { now: self.now, page, op, pages: 1 });
         }
         building.found_in(Tier::DISK);
         let is_trimmed = matches!(piece.content, Content::Trimmed);
@@ -163,16 +164,30 @@ impl Shard {
         self.settle_page(piece.page);
     }
 
+    /// The page that the policy means; none if nothing is known of it, so that its bytes are on disk
+    /// alone.
+    pub(super) fn page_of(&self, id: PageId) -> Option<u64> {
+        self.places.page(id, &self.slots, &self.entries)
+    }
+
     /// Notes what the policy believes and wants now. Returns how the access is served.
-    fn apply_actions(&mut self, touched: &mut Touched) -> Option<Served> {
+    fn apply_actions(
+        &mut self,
+        touched: &mut Touched,
+        accessed: Option<Accessed>,
+    ) -> Option<Served> {
         let mut served = None;
         for index in 0..self.actions.as_slice().len() {
             let action = self.actions.as_slice()[index];
-            let page = match action {
+            let named = match action {
                 Action::Serve { page, .. }
                 | Action::Copy { page, .. }
-                | Action::Drop { page, .. } => page.0,
+                | Action::Drop { page, .. } => page,
             };
+            let accessed = accessed.filter(|accessed| accessed.id == named);
+            let page = accessed.map(|accessed| accessed.page).or_else(|| self.page_of(named));
+            // Flash may lack what the policy believes there, and then nothing is to be moved.
+            let Some(page) = page else { continue };
             let id = self.ensure_entry(page);
             let entry = &mut self.entries[id];
             match action {
@@ -206,14 +221,14 @@ impl Shard {
         served
     }
 
-    fn settle_pages(&mut self, pages: &[u32]) {
+    fn settle_pages(&mut self, pages: &[u64]) {
         for &page in pages {
             self.settle_page(page);
         }
     }
 
     /// Settles a page if it has an entry.
-    pub(super) fn settle_page(&mut self, page: u32) {
+    pub(super) fn settle_page(&mut self, page: u64) {
         if let Some(id) = self.entry(page) {
             self.settle(id);
         }
@@ -339,6 +354,13 @@ impl Shard {
     fn take_frame(&mut self) -> FrameId {
         self.pool.take().expect("a request is taken only if there are frames for it")
     }
+}
+
+/// The page of an access, which may have no place yet.
+#[derive(Clone, Copy, Debug)]
+struct Accessed {
+    page: u64,
+    id: PageId,
 }
 
 /// How an access is served.

@@ -4,20 +4,18 @@
 //! entry, the frame's bookkeeping, the frame. Each is a miss of the processor's cache once the cache of
 //! pages is larger than that. In a request of many pages, the misses of several pages overlap.
 
-use thermocline_core::PageId;
-
 use super::{Place, Shard};
 
 /// How many pages ahead the indices are asked for.
-const FAR: u32 = 8;
+const FAR: u64 = 8;
 /// How many pages ahead the entry that an index leads to is asked for.
-const NEAR: u32 = 4;
+const NEAR: u64 = 4;
 /// How many pages ahead the frame that an entry leads to is asked for.
-const NEXT: u32 = 2;
+const NEXT: u64 = 2;
 
 impl Shard {
     /// Asks for what the first pages of a request need.
-    pub(super) fn look_ahead_first(&self, first: u32, last: u32) {
+    pub(super) fn look_ahead_first(&self, first: u64, last: u64) {
         for page in first..=last.min(first.saturating_add(FAR - 1)) {
             self.prefetch_indices(page);
         }
@@ -28,8 +26,8 @@ impl Shard {
 
     /// Asks for what pages of a request will need that are served after this one.
     #[inline]
-    pub(super) fn look_ahead(&self, page: u32, last: u32) {
-        let coming = |distance: u32| page.checked_add(distance).filter(|&page| page <= last);
+    pub(super) fn look_ahead(&self, page: u64, last: u64) {
+        let coming = |distance: u64| page.checked_add(distance).filter(|&page| page <= last);
         if let Some(far) = coming(FAR) {
             self.prefetch_indices(far);
         }
@@ -41,19 +39,19 @@ impl Shard {
         }
     }
 
-    fn prefetch_indices(&self, page: u32) {
-        self.policy.prefetch(PageId(page));
+    fn prefetch_indices(&self, page: u64) {
+        self.policy.prefetch(self.places.id(page));
         self.places.prefetch(page);
     }
 
-    fn prefetch_entry(&self, page: u32) {
-        self.policy.prefetch_next(PageId(page));
+    fn prefetch_entry(&self, page: u64) {
+        self.policy.prefetch_next(self.places.id(page));
         if let Some(Place::Entry(id)) = self.places.guess(page) {
             self.entries.prefetch(id);
         }
     }
 
-    fn prefetch_frame(&self, page: u32) {
+    fn prefetch_frame(&self, page: u64) {
         if let Some(Place::Entry(id)) = self.places.guess(page)
             && let Some(frame) = self.entries[id].frame
         {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use thermocline_core::{Access, Nanos, Op, PageId, Tier};
+use thermocline_core::{Nanos, Op, Tier};
 
 use super::request::Building;
 use super::write_backs::REST;
@@ -33,17 +33,21 @@ pub(super) const ZERO_BYTES_MAX: u64 = 256 << 20;
 /// Neighbouring discards become one up to this length.
 const DISCARD_BYTES_MAX: u64 = 4 << 30;
 
+/// Pages that are searched for in the time that it takes to list one place, about: a range that is longer
+/// is not searched.
+const SEARCHED_PER_PLACE: u64 = 8;
+
 /// The ranges, by their first pages.
 #[derive(Debug, Default)]
 pub(super) struct Blanks {
-    pub(super) ranges: BTreeMap<u32, Blank>,
+    pub(super) ranges: BTreeMap<u64, Blank>,
     /// Those whose operation is not started.
-    wanted: BTreeSet<u32>,
+    wanted: BTreeSet<u64>,
     /// Those that are dirty, and tried again later.
-    resting: BTreeSet<u32>,
+    resting: BTreeSet<u64>,
     pub(super) retry_at: Nanos,
     /// Where the sweep over the wanted ranges stands.
-    sweep: u32,
+    sweep: u64,
     /// Pages of ranges on their way that have entries.
     seen_pages: usize,
     /// Ranges on their way, or resting, that a flush has to wait for.
@@ -57,7 +61,7 @@ pub(super) struct Blanks {
 /// A range.
 #[derive(Clone, Debug)]
 pub(super) struct Blank {
-    pub(super) end: u32,
+    pub(super) end: u64,
     /// The version of its pages, and the one that they had.
     pub(super) version: u64,
     pub(super) before: u64,
@@ -76,7 +80,7 @@ pub(super) struct Blank {
     /// Whether it failed before, together with its neighbours.
     pub(super) is_retry: bool,
     /// Its pages that have entries.
-    pub(super) seen: BTreeSet<u32>,
+    pub(super) seen: BTreeSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +98,7 @@ pub(super) enum State {
 /// Neighbouring ranges that the disk is asked for at once.
 #[derive(Debug)]
 pub(super) struct BlankRun {
-    pub(super) starts: SmallVec<[u32; 1]>,
+    pub(super) starts: SmallVec<[u64; 1]>,
     /// Whether a sync failed since the operation was started, and may have dropped it.
     pub(super) is_doubtful: bool,
 }
@@ -105,7 +109,7 @@ pub(super) struct BlankParts {
     /// Pages that a tier holds, and those that are not covered as a whole.
     pub(super) pages: Vec<u64>,
     /// Whole pages that no tier holds.
-    pub(super) gaps: Vec<Range<u32>>,
+    pub(super) gaps: Vec<Range<u64>>,
 }
 
 impl Blank {
@@ -125,7 +129,7 @@ pub(super) fn oldest(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 }
 
 impl Blanks {
-    pub(super) fn insert(&mut self, start: u32, blank: Blank) {
+    pub(super) fn insert(&mut self, start: u64, blank: Blank) {
         debug_assert!(start < blank.end, "a range has a page");
         match blank.state {
             State::Wanted => drop(self.wanted.insert(start)),
@@ -138,7 +142,7 @@ impl Blanks {
         assert!(former.is_none(), "ranges are disjoint");
     }
 
-    pub(super) fn remove(&mut self, start: u32) -> Blank {
+    pub(super) fn remove(&mut self, start: u64) -> Blank {
         let blank = self.ranges.remove(&start).expect("the caller knows of the range");
         self.wanted.remove(&start);
         self.resting.remove(&start);
@@ -147,20 +151,20 @@ impl Blanks {
         blank
     }
 
-    fn set_state(&mut self, start: u32, state: State) {
+    fn set_state(&mut self, start: u64, state: State) {
         let blank = self.remove(start);
         self.insert(start, Blank { state, ..blank });
     }
 
     /// The first pages of the ranges that overlap a range.
-    fn overlapping(&self, pages: &Range<u32>) -> impl Iterator<Item = u32> + '_ {
+    fn overlapping(&self, pages: &Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let first = pages.start;
         let upwards = self.ranges.range(..pages.end).rev();
         upwards.take_while(move |(_, blank)| blank.end > first).map(|(&start, _)| start)
     }
 
     /// The range that a page without an entry lies in.
-    fn find(&self, page: u32) -> Option<u32> {
+    fn find(&self, page: u64) -> Option<u64> {
         if self.ranges.is_empty() {
             return None;
         }
@@ -169,15 +173,15 @@ impl Blanks {
     }
 
     /// Whether a page without an entry is newer than what the disk has durably.
-    pub(super) fn contains(&self, page: u32) -> bool {
+    pub(super) fn contains(&self, page: u64) -> bool {
         self.find(page).is_some()
     }
 
     /// Takes the pages out of ranges that nothing is under way for. Returns the oldest version of them
     /// that a flush has to wait for, and whether some are doubtful.
-    fn cut(&mut self, pages: &Range<u32>) -> (Option<u64>, bool) {
+    fn cut(&mut self, pages: &Range<u64>) -> (Option<u64>, bool) {
         let (mut owed, mut is_doubtful) = (None, false);
-        let overlapping: SmallVec<[u32; 4]> = self.overlapping(pages).collect();
+        let overlapping: SmallVec<[u64; 4]> = self.overlapping(pages).collect();
         for start in overlapping {
             let blank = self.remove(start);
             assert!(!blank.is_busy(), "ranges on their way stay as they are");
@@ -194,13 +198,13 @@ impl Blanks {
     }
 
     /// The parts of a range that were zeroed, which is not durable yet, in order.
-    fn zeroed_parts(&self, pages: &Range<u32>) -> SmallVec<[Range<u32>; 2]> {
-        let part = |start: u32| {
+    fn zeroed_parts(&self, pages: &Range<u64>) -> SmallVec<[Range<u64>; 2]> {
+        let part = |start: u64| {
             let blank = &self.ranges[&start];
             let part = start.max(pages.start)..blank.end.min(pages.end);
             (blank.kind == OperationKind::Zero).then_some(part)
         };
-        let mut parts: SmallVec<[Range<u32>; 2]> =
+        let mut parts: SmallVec<[Range<u64>; 2]> =
             self.overlapping(pages).filter_map(part).collect();
         parts.reverse();
         parts
@@ -228,13 +232,13 @@ impl Blanks {
 
     /// Pages without entries that the disk may not have durably.
     pub(super) fn dirty_pages(&self) -> usize {
-        let pages =
-            |(start, blank): (&u32, &Blank)| (blank.end - start) as usize - blank.seen.len();
-        self.ranges.iter().map(pages).sum()
+        let pages = |(start, blank): (&u64, &Blank)| blank.end - start - blank.seen.len() as u64;
+        let pages = self.ranges.iter().map(pages).sum::<u64>();
+        usize::try_from(pages).unwrap_or(usize::MAX)
     }
 
     /// Whether some of the pages must still be zeroed for whoever waits for versions up to this one.
-    pub(super) fn owes(&self, version: u64, pages: Option<&Range<u32>>) -> bool {
+    pub(super) fn owes(&self, version: u64, pages: Option<&Range<u64>>) -> bool {
         let delays = |blank: &Blank| blank.delays_flushes() && blank.owed <= Some(version);
         self.owed > 0
             && match pages {
@@ -252,7 +256,7 @@ impl Blanks {
 
     /// Tries again what rests: all of it, or one range if the disk seems to be gone.
     fn wake(&mut self, ranges_max: usize) {
-        let resting: SmallVec<[u32; 4]> = self.resting.iter().copied().take(ranges_max).collect();
+        let resting: SmallVec<[u64; 4]> = self.resting.iter().copied().take(ranges_max).collect();
         for start in resting {
             self.set_state(start, State::Wanted);
         }
@@ -260,11 +264,11 @@ impl Blanks {
 
     /// Heap memory in bytes, about.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.ranges.len() * size_of::<(u32, Blank)>() * 2 + self.seen_pages * 2 * size_of::<u32>()
+        self.ranges.len() * size_of::<(u64, Blank)>() * 2 + self.seen_pages * 2 * size_of::<u64>()
     }
 
     /// The next ranges for one operation: neighbours that want the same.
-    fn next_run(&mut self, page_bytes: u64) -> Option<(Range<u32>, OperationKind, BlankRun)> {
+    fn next_run(&mut self, page_bytes: u64) -> Option<(Range<u64>, OperationKind, BlankRun)> {
         let coming = self.wanted.range(self.sweep..).next();
         let first = *coming.or_else(|| self.wanted.first())?;
         let Blank { kind, is_retry, mut end, .. } = self.ranges[&first];
@@ -280,7 +284,7 @@ impl Blanks {
             && next.state == State::Wanted
             && next.kind == kind
             && !(is_retry || next.is_retry)
-            && u64::from(next.end - first) <= pages_max
+            && next.end - first <= pages_max
         {
             starts.push(end);
             end = next.end;
@@ -315,33 +319,40 @@ impl Shard {
         if whole.is_empty() {
             return BlankParts { pages: all.collect(), gaps: vec![] };
         }
-        let number = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
-        let (mut at, end) = (number(whole.start), number(whole.end));
+        let Range { start: mut at, end } = whole;
         let mut parts = BlankParts::default();
-        parts.pages.extend(all.start..whole.start);
+        parts.pages.extend(all.start..at);
         for page in self.held_pages(at..end) {
             if at < page {
                 parts.gaps.push(at..page);
             }
-            parts.pages.push(page.into());
+            parts.pages.push(page);
             at = page + 1;
         }
         if at < end {
             parts.gaps.push(at..end);
         }
-        parts.pages.extend(whole.end..all.end);
+        parts.pages.extend(end..all.end);
         parts
     }
 
     /// The pages of a range that some tier holds, or that are on their way to or from one.
-    pub(super) fn held_pages(&self, pages: Range<u32>) -> impl Iterator<Item = u32> + '_ {
-        self.places.candidates(pages).filter(|&page| self.place(page).is_some())
+    pub(super) fn held_pages(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
+        let (mut all, mut candidates) = (vec![], pages);
+        if (candidates.end - candidates.start) / SEARCHED_PER_PLACE > self.places.len() as u64 {
+            all.extend(self.places.iter().map(|place| place.page(&self.slots, &self.entries)));
+            all.retain(|page| candidates.contains(page));
+            all.sort_unstable();
+            candidates.start = candidates.end;
+        }
+        let candidates = self.places.candidates(candidates);
+        all.into_iter().chain(candidates.filter(|&page| self.place(page).is_some()))
     }
 
     /// Whether a request has to wait for ranges. With failing devices it fails in place of that.
     pub(super) fn blank_obstacle(
         &self,
-        pages: &Range<u32>,
+        pages: &Range<u64>,
         is_blank: bool,
     ) -> Option<Result<(), RequestError>> {
         let blanks = &self.blanks;
@@ -354,7 +365,7 @@ impl Shard {
             let is_stuck = self.is_sync_resting() || blanks.has_resting();
             return Some(if is_stuck { Err(RequestError::Io) } else { Ok(()) });
         }
-        let is_on_its_way = |start: u32| blanks.ranges[&start].is_busy();
+        let is_on_its_way = |start: u64| blanks.ranges[&start].is_busy();
         let has_too_many = blanks.seen_pages >= self.options.frames() as usize;
         let waits = (is_blank || has_too_many) && blanks.overlapping(pages).any(is_on_its_way);
         waits.then_some(Ok(()))
@@ -363,16 +374,16 @@ impl Shard {
     /// Whole pages that no tier holds become blank.
     pub(super) fn blank(
         &mut self,
-        pages: Range<u32>,
+        pages: Range<u64>,
         kind: OperationKind,
         building: &mut Building,
     ) {
         let count = pages.end - pages.start;
-        self.counters.accesses[Op::Write as usize] += u64::from(count);
-        self.counters.bypasses[Op::Write as usize] += u64::from(count);
+        self.counters.accesses[Op::Write as usize] += count;
+        self.counters.bypasses[Op::Write as usize] += count;
         if let Some(observer) = &mut self.observer {
-            let access = Access { page: PageId(pages.start), op: Op::Write, client: 0 };
-            observer(&Event::Bypass { now: self.now, access, pages: count });
+            let (now, page, op) = (self.now, pages.start, Op::Write);
+            observer(&Event::Bypass { now, page, op, pages: count });
         }
         building.found_in(Tier::DISK);
         if kind == OperationKind::Zero {
@@ -393,7 +404,7 @@ impl Shard {
     }
 
     /// A range for the disk, which the request waits for.
-    fn want_blank(&mut self, pages: Range<u32>, kind: OperationKind, building: &mut Building) {
+    fn want_blank(&mut self, pages: Range<u64>, kind: OperationKind, building: &mut Building) {
         building.waiting += 1;
         let (before, version) = (self.next_version(), self.next_version());
         let (owed, is_doubtful) = self.blanks.cut(&pages);
@@ -413,7 +424,7 @@ impl Shard {
     }
 
     /// The entry of a page that has none, and lies in a range; none if it does not.
-    pub(super) fn ensure_blank_entry(&mut self, page: u32) -> Option<EntryId> {
+    pub(super) fn ensure_blank_entry(&mut self, page: u64) -> Option<EntryId> {
         let start = self.blanks.find(page)?;
         let Blank { version, before, kind, state, owed, .. } = self.blanks.ranges[&start];
         let undurable = owed.unwrap_or(version);
@@ -469,7 +480,7 @@ impl Shard {
         let (pages, kind, run) = self.blanks.next_run(page_bytes)?;
         self.blanks.is_others_turn = true;
         self.outbox.write_started();
-        let length_bytes = u64::from(pages.end - pages.start) * page_bytes;
+        let length_bytes = (pages.end - pages.start) * page_bytes;
         let counted = std::iter::once((crate::counters::Purpose::Bypass, length_bytes));
         self.counters.backing.count(kind, counted);
         let id = self.start(InFlight::Blanks(run));
@@ -477,7 +488,7 @@ impl Shard {
             id,
             device: Device::Backing,
             kind,
-            offset_bytes: u64::from(pages.start) * page_bytes,
+            offset_bytes: pages.start * page_bytes,
             length_bytes,
             frames: SmallVec::from_slice(&[self.zero_frame]),
         };
@@ -498,7 +509,7 @@ impl Shard {
     }
 
     /// Checks that ranges and entries know of each other.
-    pub(super) fn assert_blank(&self, page: u32) {
+    pub(super) fn assert_blank(&self, page: u64) {
         let Some((_, blank)) = self.blanks.ranges.range(..=page).next_back() else { return };
         if page < blank.end {
             assert!(blank.seen.contains(&page), "a range knows its pages that are held");

@@ -33,7 +33,7 @@ impl Shard {
     }
 
     /// Takes a range apart: pages with entries, and the rest.
-    fn take_blank(&mut self, start: u32) -> (Blank, Vec<Range<u32>>) {
+    fn take_blank(&mut self, start: u64) -> (Blank, Vec<Range<u64>>) {
         let blank = self.blanks.remove(start);
         let mut rests = vec![];
         let mut at = start;
@@ -49,24 +49,24 @@ impl Shard {
         (blank, rests)
     }
 
-    fn put_blanks(&mut self, pages: Vec<Range<u32>>, like: &Blank) {
+    fn put_blanks(&mut self, pages: Vec<Range<u64>>, like: &Blank) {
         for Range { start, end } in pages {
             self.blanks.insert(start, Blank { end, seen: BTreeSet::new(), ..like.clone() });
         }
     }
 
     /// The same pages in ranges that may be zeroed at once.
-    fn cut_for_zeroes(&self, pages: Vec<Range<u32>>) -> Vec<Range<u32>> {
+    fn cut_for_zeroes(&self, pages: Vec<Range<u64>>) -> Vec<Range<u64>> {
         let most = ZERO_BYTES_MAX / u64::from(self.options.page_bytes);
-        let most = u32::try_from(most).expect("pages have 4096 bytes at least");
-        let cut = |Range { start, end }: Range<u32>| {
-            let starts = (start..end).step_by(most as usize);
+        let cut = |Range { start, end }: Range<u64>| {
+            let starts =
+                (start..end).step_by(usize::try_from(most).expect("zeroes go in short parts"));
             starts.map(move |first| first..end.min(first.saturating_add(most)))
         };
         pages.into_iter().flat_map(cut).collect()
     }
 
-    fn blank_written(&mut self, start: u32) {
+    fn blank_written(&mut self, start: u64) {
         self.write_backs.taken();
         let (blank, rests) = self.take_blank(start);
         let is_zero = blank.kind == OperationKind::Zero;
@@ -93,7 +93,7 @@ impl Shard {
 
     /// The disk has the range, and a sync that failed meanwhile may have dropped it: it is written again,
     /// and the request waits for that.
-    fn blank_doubtful(&mut self, start: u32) {
+    fn blank_doubtful(&mut self, start: u64) {
         let (blank, rests) = self.take_blank(start);
         let rests = self.cut_for_zeroes(rests);
         if let Some(request) = blank.request {
@@ -115,7 +115,7 @@ impl Shard {
 
     /// The disk refused the range. Its request fails, and so does whoever waits for former requests for
     /// its pages. Without such nobody knows what is there, until a sync succeeds.
-    fn blank_failed(&mut self, start: u32) {
+    fn blank_failed(&mut self, start: u64) {
         self.count_error(Device::Backing);
         self.write_backs.refused();
         let (blank, rests) = self.take_blank(start);
@@ -139,7 +139,7 @@ impl Shard {
     }
 
     /// Ranges are zeroed again later.
-    fn rest_blanks(&mut self, pages: Vec<Range<u32>>, like: &Blank) {
+    fn rest_blanks(&mut self, pages: Vec<Range<u64>>, like: &Blank) {
         if !self.blanks.has_resting() {
             self.blanks.retry_at = Nanos(self.now.0 + REST.0);
         }
@@ -156,7 +156,7 @@ impl Shard {
             State::Wanted | State::InFlight | State::Resting => false,
         };
         let ranges = self.blanks.ranges.iter().filter(|(_, blank)| covers(blank.state));
-        let starts: Vec<u32> = ranges.map(|(&start, _)| start).collect();
+        let starts: Vec<u64> = ranges.map(|(&start, _)| start).collect();
         for start in starts {
             let blank = self.blanks.remove(start);
             if !is_good {

@@ -89,11 +89,11 @@ impl Shard {
     }
 
     /// The backing store refused the page: it is tried again later.
-    pub(super) fn rest_backing(&mut self, page: u32) {
+    pub(super) fn rest_backing(&mut self, page: u64) {
         self.write_backs.rest(page, self.now);
     }
 
-    pub(super) fn is_backing_resting(&self, page: u32) -> bool {
+    pub(super) fn is_backing_resting(&self, page: u64) -> bool {
         self.write_backs.is_resting(page)
     }
 
@@ -112,7 +112,7 @@ impl Shard {
     }
 
     /// A page that rested goes to disk.
-    fn try_again(&mut self, page: u32) {
+    fn try_again(&mut self, page: u64) {
         if let Some(id) = self.entry(page)
             && self.entries[id].frame.is_some()
         {
@@ -150,7 +150,7 @@ impl Shard {
         self.dirty_page_numbers().len() + self.blanks.dirty_pages()
     }
 
-    fn dirty_page_numbers(&self) -> Vec<u32> {
+    fn dirty_page_numbers(&self) -> Vec<u64> {
         let is_dirty = |place: &Place| match *place {
             Place::Slot(slot) => self.slots.slot(slot).is_dirty(),
             Place::Entry(id) => {
@@ -159,7 +159,7 @@ impl Shard {
             }
         };
         let dirty = self.places.iter().filter(is_dirty);
-        let mut pages: Vec<u32> =
+        let mut pages: Vec<u64> =
             dirty.map(|place| place.page(&self.slots, &self.entries)).collect();
         pages.sort_unstable();
         pages
@@ -227,11 +227,11 @@ impl Shard {
                 break;
             }
             let slot = self.cleaner.next_slot(slots);
-            let held = self.slots.slot(slot);
+            let (held, page) = (self.slots.slot(slot), self.slots.page(slot));
             if held.state() == SlotState::Live
                 && held.is_dirty()
-                && self.is_worth_cleaning(held.page, held.version())
-                && self.write_backs.insert(held.page)
+                && self.is_worth_cleaning(page, held.version())
+                && self.write_backs.insert(page)
             {
                 wanted -= 1;
             }
@@ -240,7 +240,7 @@ impl Shard {
     }
 
     /// Whether the slot's version is the newest; RAM will write newer ones soon enough.
-    fn is_worth_cleaning(&self, page: u32, version: u64) -> bool {
+    fn is_worth_cleaning(&self, page: u64, version: u64) -> bool {
         self.entry(page).is_none_or(|id| {
             let entry = &self.entries[id];
             entry.newest == version && entry.disk_started != version && !entry.is_lost

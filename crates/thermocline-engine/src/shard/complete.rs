@@ -212,7 +212,7 @@ impl Shard {
     pub(super) fn serve_waiters(
         &mut self,
         id: Option<EntryId>,
-        page: u32,
+        page: u64,
         mut current: FrameId,
         waiters: impl IntoIterator<Item = Waiter>,
     ) -> FrameId {
@@ -239,7 +239,7 @@ impl Shard {
     fn patched(
         &mut self,
         id: Option<EntryId>,
-        page: u32,
+        page: u64,
         request: usize,
         frame: FrameId,
         is_to_disk: bool,
@@ -263,7 +263,7 @@ impl Shard {
         }
     }
 
-    fn disk_written(&mut self, page: u32, transfer: Transfer, result: Result<(), DeviceError>) {
+    fn disk_written(&mut self, page: u64, transfer: Transfer, result: Result<(), DeviceError>) {
         self.pool.release(transfer.frame);
         if result.is_err() {
             self.write_backs.refused();
@@ -276,7 +276,7 @@ impl Shard {
     /// The write of a page to disk is over; it may have been one of a range.
     pub(super) fn page_written(
         &mut self,
-        page: u32,
+        page: u64,
         kind: OperationKind,
         is_doubtful: bool,
         result: Result<(), DeviceError>,
@@ -333,13 +333,13 @@ impl Shard {
     }
 
     /// A request waits for a version to be on disk.
-    pub(super) fn wait_for_disk(&mut self, page: u32, version: u64, request: usize) {
+    pub(super) fn wait_for_disk(&mut self, page: u64, version: u64, request: usize) {
         self.waiters.push_for_disk(request, page, version);
         self.write_backs.await_page(page);
     }
 
     /// Answers the requests that waited for a version to be on disk.
-    fn disk_waiters_done(&mut self, page: u32, version: u64, result: Result<(), RequestError>) {
+    fn disk_waiters_done(&mut self, page: u64, version: u64, result: Result<(), RequestError>) {
         for request in self.waiters.disk_done(page, version) {
             self.page_done(request, result);
         }

@@ -12,7 +12,7 @@ use thermocline_core::Nanos;
 const REST: Nanos = super::write_backs::REST;
 
 /// A page, and a version of it that the disk has.
-pub(super) type Written = (u32, u64);
+pub(super) type Written = (u64, u64);
 
 /// Versions on disk that are not durable, and the syncs that make them so. Syncs are numbered from one.
 #[derive(Debug, Default)]
@@ -30,12 +30,12 @@ pub(super) struct DiskSyncs {
 
 impl DiskSyncs {
     /// The disk has a version.
-    pub(super) fn note(&mut self, page: u32, version: u64) {
+    pub(super) fn note(&mut self, page: u64, version: u64) {
         self.unsynced.push((page, version));
     }
 
     /// The disk has a version that the sync under way covers.
-    pub(super) fn note_syncing(&mut self, page: u32, version: u64) {
+    pub(super) fn note_syncing(&mut self, page: u64, version: u64) {
         self.syncing.push((page, version));
     }
 
@@ -127,7 +127,7 @@ impl DiskSyncs {
 
     /// The sync failed. Gives the pages that were written since the last good one: the disk may have lost
     /// all of that.
-    pub(super) fn failed(&mut self, now: Nanos) -> BTreeSet<u32> {
+    pub(super) fn failed(&mut self, now: Nanos) -> BTreeSet<u64> {
         self.end();
         self.retry_at = Some(Nanos(now.0 + REST.0));
         let written = self.unsynced.drain(..).chain(self.syncing.drain(..));

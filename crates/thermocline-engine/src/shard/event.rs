@@ -1,6 +1,6 @@
 //! What a shard tells those who watch it.
 
-use thermocline_core::{Access, Action, Nanos};
+use thermocline_core::{Action, Nanos, Op};
 
 use crate::request::Request;
 
@@ -21,19 +21,24 @@ pub enum Event<'a> {
     Access {
         /// The time last told to the shard.
         now: Nanos,
-        /// The access.
-        access: Access,
-        /// The policy's answer.
+        /// The number of the page.
+        page: u64,
+        /// Whether it is read or written.
+        op: Op,
+        /// The policy's answer. It names pages by ids, which are their numbers only if all numbers of the
+        /// backing store have 32 bits.
         actions: &'a [Action],
     },
     /// Neighbouring pages were accessed without asking the policy.
     Bypass {
         /// The time last told to the shard.
         now: Nanos,
-        /// The access of the first page.
-        access: Access,
+        /// The number of the first page.
+        page: u64,
+        /// Whether they are read or written.
+        op: Op,
         /// Number of pages.
-        pages: u32,
+        pages: u64,
     },
     /// The flash failed. What is acknowledged as durable from now on is on the backing store, and
     /// the flash, should it come back, is too old to be used.

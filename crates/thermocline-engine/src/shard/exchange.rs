@@ -150,7 +150,7 @@ impl Shard {
         let (options, policy) = (self.options.clone(), policy.clone());
         let options = Options { flash_pages, policy, ..options };
         Self::check_open(&options, flash)?;
-        options.build_policy()?;
+        options.build_policy(flash.superblock.layout.slots)?;
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl Shard {
             self.entries[id].slot = None;
         }
         self.options.flash_pages = flash_pages;
-        self.slots = Slots::new(flash.superblock.layout.slots);
+        self.slots = Slots::new(flash.superblock.layout.slots, self.options.backing_pages);
         let written_bytes = self.counters.flash.all_written_bytes();
         self.journal.adopt(flash.superblock, flash.generations.clone(), written_bytes);
         self.cleaner.restart();
@@ -202,13 +202,14 @@ impl Shard {
             if held.state() != SlotState::Live || !held.is_dirty() {
                 continue;
             }
-            match self.entry(held.page) {
+            let page = self.slots.page(slot);
+            match self.entry(page) {
                 Some(id) if self.entries[id].frame.is_some() => {
                     let entry = &mut self.entries[id];
                     entry.wants.disk |= entry.disk_written != entry.newest;
                     self.settle(id);
                 }
-                _ => drop(self.write_backs.insert(held.page)),
+                _ => drop(self.write_backs.insert(page)),
             }
         }
         if !self.disk_syncs.unsynced().is_empty() {

@@ -18,7 +18,7 @@ impl Shard {
     }
 
     /// The pages whose newest bytes are lost, in order.
-    pub fn lost_pages(&self) -> Vec<u32> {
+    pub fn lost_pages(&self) -> Vec<u64> {
         self.lost.iter().copied().collect()
     }
 
@@ -47,7 +47,8 @@ impl Shard {
     /// # Errors
     /// Why it cannot.
     pub fn check_policy(&self, policy: &PolicyOptions) -> Result<(), OptionsError> {
-        Options { policy: policy.clone(), ..self.options.clone() }.build_policy().map(drop)
+        let options = Options { policy: policy.clone(), ..self.options.clone() };
+        options.build_policy(self.slots.count()).map(drop)
     }
 
     /// Lets another policy decide from now on. What RAM and flash hold stays, as far as the new
@@ -58,8 +59,11 @@ impl Shard {
     /// A policy that cannot be built; the old one stays.
     pub fn set_policy(&mut self, policy: PolicyOptions) -> Result<(), OptionsError> {
         let former = std::mem::replace(&mut self.options.policy, policy);
-        match self.options.build_policy() {
-            Ok(policy) => self.policy = policy,
+        match self.options.build_policy(self.slots.count()) {
+            Ok((policy, space)) => {
+                self.policy = policy;
+                self.places.rename(space, &self.slots, &self.entries);
+            }
             Err(error) => {
                 self.options.policy = former;
                 return Err(error);
@@ -148,8 +152,8 @@ impl Shard {
 
     /// Forgets what the policy believes. Returns the pages that it believed in RAM and that are there,
     /// the one accessed longest ago first.
-    fn forget_views(&mut self) -> Vec<u32> {
-        let mut in_ram: Vec<(u64, u32)> = vec![];
+    fn forget_views(&mut self) -> Vec<u64> {
+        let mut in_ram: Vec<(u64, u64)> = vec![];
         let ids: Vec<EntryId> = self.entry_ids().collect();
         for id in ids {
             let entry = &mut self.entries[id];
@@ -178,14 +182,15 @@ impl Shard {
             if slot.state() != SlotState::Live {
                 continue;
             }
+            let page = self.slots.page(id);
             let is_newest = is_start
-                || self.entry(slot.page).is_none_or(|entry| {
+                || self.entry(page).is_none_or(|entry| {
                     self.entries[entry].slot == Some(id)
                         && self.entries[entry].newest == slot.version()
                         && !self.entries[entry].is_lost
                 });
             if is_newest {
-                let (page, is_dirty) = (PageId(slot.page), slot.is_dirty());
+                let (page, is_dirty) = (self.places.id(page), slot.is_dirty());
                 survivors.push((slot.version(), Survivor { page, is_dirty }));
             }
         }
@@ -196,7 +201,7 @@ impl Shard {
             self.slots.show_all();
         } else {
             for survivor in &survivors {
-                self.set_on_flash(survivor.page.0);
+                self.set_on_flash(survivor.page);
             }
         }
         self.actions.clear();
@@ -204,8 +209,8 @@ impl Shard {
         self.perform_actions();
     }
 
-    fn set_on_flash(&mut self, page: u32) {
-        match self.place(page) {
+    fn set_on_flash(&mut self, id: PageId) {
+        match self.page_of(id).and_then(|page| self.place(page)) {
             Some(Place::Slot(slot)) => self.slots.set_visible(slot, true),
             Some(Place::Entry(id)) => self.entries[id].on_flash = true,
             None => {}
@@ -213,7 +218,7 @@ impl Shard {
     }
 
     /// Tells the policy what RAM holds: dirty pages as writes, the others as reads.
-    fn tell_ram(&mut self, pages: &[u32]) {
+    fn tell_ram(&mut self, pages: &[u64]) {
         for &page in pages {
             if let Some(id) = self.entry(page) {
                 self.entries[id].in_ram = false;
@@ -226,7 +231,8 @@ impl Shard {
             let is_dirty = entry.disk_written != entry.newest && self.current_slot(id).is_none();
             let op = if is_dirty { Op::Write } else { Op::Read };
             self.actions.clear();
-            self.policy.access(Access { page: PageId(page), op, client: 0 }, &mut self.actions);
+            let access = Access { page: self.places.id(page), op, client: 0 };
+            self.policy.access(access, &mut self.actions);
             self.perform_told();
         }
         let ids: Vec<EntryId> = self.entry_ids().collect();

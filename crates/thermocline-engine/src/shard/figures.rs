@@ -71,7 +71,7 @@ pub const SHARD_FIGURES: &[Figure<Shard>] = &[
 
 impl Shard {
     /// Which tier serves a page now: the fastest that has its newest bytes.
-    pub fn tier_of(&self, page: u32) -> Tier {
+    pub fn tier_of(&self, page: u64) -> Tier {
         match self.place(page) {
             None => Tier::DISK,
             Some(Place::Slot(_)) => Tier::FLASH,
@@ -99,7 +99,7 @@ impl Shard {
     ///
     /// # Panics
     /// If the range ends beyond the device.
-    pub fn extents(&self, pages: std::ops::Range<u32>) -> Vec<(u32, Tier)> {
+    pub fn extents(&self, pages: std::ops::Range<u64>) -> Vec<(u32, Tier)> {
         assert!(pages.end <= self.options.backing_pages, "the pages exist");
         let mut extents: Vec<(u32, Tier)> = vec![];
         for tier in pages.map(|page| self.tier_of(page)) {
@@ -153,7 +153,7 @@ impl Shard {
     }
 
     /// What is known of a page's newest bytes.
-    pub fn page_status(&self, page: u32) -> PageStatus {
+    pub fn page_status(&self, page: u64) -> PageStatus {
         let tier = self.tier_of(page);
         let (is_dirty, is_lost) = match self.place(page) {
             None => (self.blanks.contains(page), false),

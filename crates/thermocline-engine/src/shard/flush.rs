@@ -28,10 +28,10 @@ impl Shard {
     }
 
     /// The pages of a range that only RAM has.
-    fn undurable_pages_of(&self, pages: &Range<u32>) -> Vec<u32> {
+    fn undurable_pages_of(&self, pages: &Range<u64>) -> Vec<u64> {
         let first = self.entries.oldest_undurable();
         let all = std::iter::successors(first, |&id| self.entries.next_undurable(id));
-        if (pages.end - pages.start) as usize > self.entries.undurable_pages() {
+        if pages.end - pages.start > self.entries.undurable_pages() as u64 {
             return all.map(|id| self.entries[id].page).filter(|it| pages.contains(it)).collect();
         }
         pages.clone().filter(|&page| self.entry(page).is_some()).collect()
@@ -57,8 +57,6 @@ impl Shard {
 
     /// A request waits until the pages are durable up to a version.
     pub(super) fn wait_until_durable(&mut self, request: usize, pages: Range<u64>, version: u64) {
-        let page = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
-        let pages = page(pages.start)..page(pages.end);
         self.retry_blanks();
         for page in self.undurable_pages_of(&pages) {
             self.log_page(page);
@@ -67,14 +65,14 @@ impl Shard {
     }
 
     /// A request waits for versions whose writes have begun, or are wanted.
-    fn push_waiter(&mut self, request: usize, version: u64, pages: Option<Range<u32>>) {
+    fn push_waiter(&mut self, request: usize, version: u64, pages: Option<Range<u64>>) {
         self.waiters.push(request, version, pages, self.journal.appended());
         self.want_commit();
         self.is_stirred = true;
     }
 
     /// Writes the page to a slot if only RAM has its newest bytes.
-    pub(super) fn log_page(&mut self, page: u32) {
+    pub(super) fn log_page(&mut self, page: u64) {
         if let Some(id) = self.entry(page)
             && self.entries[id].undurable != 0
         {
@@ -96,7 +94,7 @@ impl Shard {
     }
 
     /// After a failed write: whoever waits for the page's versions has it written elsewhere.
-    pub(super) fn relog_page(&mut self, page: u32) {
+    pub(super) fn relog_page(&mut self, page: u64) {
         if let Some(id) = self.entry(page) {
             self.relog(id);
             self.settle(id);
@@ -180,7 +178,7 @@ impl Shard {
 
     /// Whether nothing but a sync of the disk makes some of these versions durable: the others are in
     /// slots as well, which stay in force until then, if the flash works.
-    fn is_only_on_disk(&self, versions: &[(u32, u64)]) -> bool {
+    fn is_only_on_disk(&self, versions: &[(u64, u64)]) -> bool {
         versions.iter().any(|&(page, version)| {
             let slot = self.entry(page).and_then(|id| self.entries[id].slot);
             !self.flash.works() || slot.is_none_or(|slot| self.slots.slot(slot).version() < version)
@@ -257,7 +255,7 @@ impl Shard {
     }
 
     /// A version is on disk, and not yet synced.
-    pub(super) fn note_unsynced(&mut self, page: u32, version: u64) {
+    pub(super) fn note_unsynced(&mut self, page: u64, version: u64) {
         self.disk_syncs.note(page, version);
         // The other half is for what is written while the sync is under way.
         let most = (self.options.unsynced_frames() as usize).div_ceil(2);
@@ -305,7 +303,7 @@ impl Shard {
     }
 
     /// The disk has a version durably: slots with it are clean, slots with older ones not needed.
-    fn page_synced(&mut self, page: u32, version: u64) {
+    fn page_synced(&mut self, page: u64, version: u64) {
         let Some(id) = self.entry(page) else { return };
         let entry = &mut self.entries[id];
         entry.disk_synced = entry.disk_synced.max(version);
@@ -324,7 +322,7 @@ impl Shard {
     /// The disk may have lost whatever was written since the last sync that succeeded: it is dirty again,
     /// and is written again from its frame or slot. Slots that hold older versions stay in force until
     /// that is synced. Requests that wait for this sync fail.
-    fn disk_sync_failed(&mut self, written: &BTreeSet<u32>) {
+    fn disk_sync_failed(&mut self, written: &BTreeSet<u64>) {
         let failed = self.waiters.fail_syncs(self.disk_syncs.done());
         for (_, flying) in &mut self.in_flight {
             match flying {
@@ -357,7 +355,7 @@ impl Shard {
     }
 
     /// Requests that wait for versions of these pages to be written fail: they cannot be written now.
-    pub(super) fn fail_waiters(&mut self, pages: &Range<u32>, version: u64) {
+    pub(super) fn fail_waiters(&mut self, pages: &Range<u64>, version: u64) {
         let failed = self.waiters.fail_pages(pages, version);
         for request in failed {
             self.page_done_durably(request, Err(RequestError::Io));

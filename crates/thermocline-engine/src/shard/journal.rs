@@ -16,7 +16,7 @@ pub(super) use self::checkpoint::TableBlock;
 use crate::format::journal::{self, RECORDS_PER_BLOCK, Record, RecordKind};
 use crate::format::superblock::Superblock;
 use crate::format::table::{self, Row};
-use crate::slots::{Slot, SlotId, Slots};
+use crate::slots::{SlotId, Slots};
 
 /// Journal blocks that one commit writes at most.
 const COMMIT_BLOCKS_MAX: u64 = 8;
@@ -344,11 +344,11 @@ impl Journal {
 
     fn push(&mut self, slots: &Slots, kind: RecordKind, slot: SlotId, superseded: Option<SlotId>) {
         let held = slots.slot(slot);
-        let Slot { page, checksum, .. } = held;
+        let (page, checksum) = (slots.page(slot), held.checksum);
         self.appended += 1;
         let last = self.appended;
         for slot in [Some(slot), superseded].into_iter().flatten() {
-            let row = slots.slot(slot).row();
+            let row = slots.row(slot);
             self.undo.entry(slot.0).or_insert(Undo { row, last }).last = last;
         }
         let record = Record { kind, page, slot: slot.0, version: held.version(), checksum };
@@ -525,7 +525,7 @@ impl Journal {
         let header = table::Header { cache: self.superblock.cache, generation, block: number };
         let rows = block.slots(slots).map(|slot| {
             let undo = self.undo.get(&slot.0);
-            undo.map_or_else(|| slots.slot(slot).row(), |undo| undo.row)
+            undo.map_or_else(|| slots.row(slot), |undo| undo.row)
         });
         table::encode(bytes, &header, rows);
     }

@@ -51,7 +51,7 @@ use crate::options::{META_FRAMES, Options, OptionsError};
 use crate::outbox::{Outbox, Run};
 use crate::recovery::{Flash, FlashError};
 use crate::request::Reply;
-use crate::slots::{Slot, SlotId, SlotState, Slots};
+use crate::slots::{SlotId, Slots};
 
 use crate::stream::Streams;
 
@@ -101,9 +101,9 @@ pub struct Shard {
     metadata: Metadata,
     flash_faults: FlashFaults,
     /// Pages whose newest bytes are lost.
-    lost: BTreeSet<u32>,
+    lost: BTreeSet<u64>,
     /// Pages that wait for a frame or a slot.
-    queue: VecDeque<u32>,
+    queue: VecDeque<u64>,
     write_backs: WriteBacks,
     cleaner: Cleaner,
     flash_budget: Option<FlashBudget>,
@@ -126,7 +126,7 @@ pub struct Shard {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug)]
 struct Fetch {
-    page: u32,
+    page: u64,
     frame: FrameId,
     /// The slot that is read; the disk if there is none.
     slot: Option<SlotId>,
@@ -227,18 +227,18 @@ impl Shard {
     }
 
     fn build(options: Options, flash: &Flash) -> Result<Self, OptionsError> {
-        let policy = options.build_policy()?;
+        let slots = flash.superblock.layout.slots;
+        let (policy, space) = options.build_policy(slots)?;
         let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
         let metadata = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
         let zero_frame = pool.take().expect("a pool has more frames than those");
-        let slots = flash.superblock.layout.slots;
         let entries = options.frames() as usize;
         let budget = options.flash_write_budget_gib_per_day;
         let budget = budget.map(|rate| FlashBudget::new(rate, Nanos(0), 0));
         Ok(Self {
-            places: Places::with_capacity(slots as usize + entries, options.backing_pages),
+            places: Places::with_capacity(slots as usize + entries, options.backing_pages, space),
             blanks: Blanks::default(),
-            slots: Slots::new(slots),
+            slots: Slots::new(slots, options.backing_pages),
             entries: Entries::with_capacity(entries),
             pool,
             zero_frame,
@@ -277,12 +277,10 @@ impl Shard {
     fn restore(&mut self, flash: &Flash) {
         for (slot, row) in (0..).map(SlotId).zip(&flash.rows) {
             let Some(row) = row else { continue };
-            let mut held = Slot::new(row.page, row.checksum, row.version, SlotState::Live);
-            held.set_dirty(row.is_dirty);
-            self.slots.restore(slot, held);
+            self.slots.restore(slot, row);
         }
         // Recovery leaves each page one slot.
-        self.places.refill(flash.rows.iter().map(|row| row.map(|row| row.page)));
+        self.places.refill(&self.slots, &self.entries);
         self.tell_survivors();
         self.is_stirred = true;
     }
@@ -378,12 +376,12 @@ impl Shard {
     }
 
     #[inline]
-    fn place(&self, page: u32) -> Option<Place> {
+    fn place(&self, page: u64) -> Option<Place> {
         self.places.find(page, &self.slots, &self.entries)
     }
 
     /// The entry of a page that has one.
-    fn entry(&self, page: u32) -> Option<EntryId> {
+    fn entry(&self, page: u64) -> Option<EntryId> {
         match self.place(page)? {
             Place::Entry(id) => Some(id),
             Place::Slot(_) => None,
@@ -391,7 +389,7 @@ impl Shard {
     }
 
     /// The entry of a page, made if need be from what its slot, or the lack of one, says.
-    fn ensure_entry(&mut self, page: u32) -> EntryId {
+    fn ensure_entry(&mut self, page: u64) -> EntryId {
         let place = self.place(page);
         if let Some(Place::Entry(id)) = place {
             return id;
@@ -401,7 +399,7 @@ impl Shard {
 
     /// Makes the entry of a page that has none.
     #[inline(never)]
-    fn make_entry(&mut self, page: u32, place: Option<Place>) -> EntryId {
+    fn make_entry(&mut self, page: u64, place: Option<Place>) -> EntryId {
         let mut entry = Entry::new(page);
         match place {
             Some(Place::Entry(id)) => return id,
@@ -465,7 +463,7 @@ impl Shard {
         self.entries.remove(id);
     }
 
-    fn put(&mut self, page: u32, place: Place) {
+    fn put(&mut self, page: u64, place: Place) {
         self.places.put(page, place, &self.slots, &self.entries);
     }
 

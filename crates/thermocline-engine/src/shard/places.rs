@@ -1,13 +1,17 @@
 //! Where each page is: in an entry, in a slot, or on disk alone.
 
 mod held;
+mod named;
 
 use std::ops::Range;
 
+use thermocline_core::PageId;
 use thermocline_core::queue::Index;
 
 use self::held::Held;
+use self::named::Named;
 use crate::entry::{Entries, EntryId};
+use crate::ids::IdSpace;
 use crate::slots::{SlotId, Slots};
 
 /// Marks the places that are entries; the others are slots.
@@ -39,7 +43,7 @@ impl Place {
 
     /// The page that it belongs to.
     #[inline]
-    pub(super) fn page(self, slots: &Slots, entries: &Entries) -> u32 {
+    pub(super) fn page(self, slots: &Slots, entries: &Entries) -> u64 {
         match self {
             Self::Slot(slot) => slots.page(slot),
             Self::Entry(entry) => entries[entry].page,
@@ -47,59 +51,154 @@ impl Place {
     }
 }
 
-/// The places of all pages that are held. A place says itself which page it belongs to, so the index keeps
-/// no page numbers, and is given slots and entries where it needs them.
+/// The places of all pages that are held, and their ids. A place says itself which page it belongs to, so
+/// the index keeps no page numbers, and is given slots and entries where it needs them.
 #[derive(Debug)]
 pub(super) struct Places {
     index: Index,
     held: Held,
+    named: Named,
 }
 
 impl Places {
     /// Nothing is held of so many pages; there is room for so many places.
-    pub(super) fn with_capacity(places: usize, pages: u32) -> Self {
-        Self { index: Index::with_capacity(places), held: Held::new(pages) }
+    pub(super) fn with_capacity(places: usize, pages: u64, space: IdSpace) -> Self {
+        let (index, held) = (Index::with_capacity(places), Held::new(pages, places));
+        Self { index, held, named: Named::new(space) }
     }
 
     #[inline]
-    pub(super) fn find(&self, page: u32, slots: &Slots, entries: &Entries) -> Option<Place> {
-        let code = self.index.find(page, |code| Place::of(code).page(slots, entries))?;
+    pub(super) fn find(&self, page: u64, slots: &Slots, entries: &Entries) -> Option<Place> {
+        let is_it = |code| Place::of(code).page(slots, entries) == page;
+        let code = self.index.find_where(self.named.key(page), is_it)?;
         Some(Place::of(code))
     }
 
     /// Asks the processor for what `find` reads first.
     #[inline]
-    pub(super) fn prefetch(&self, page: u32) {
-        self.index.prefetch(page);
+    pub(super) fn prefetch(&self, page: u64) {
+        self.index.prefetch(self.named.key(page));
     }
 
     /// Where the page probably is, for hints only: another page may be there.
     #[inline]
-    pub(super) fn guess(&self, page: u32) -> Option<Place> {
-        self.index.guess(page).map(Place::of)
+    pub(super) fn guess(&self, page: u64) -> Option<Place> {
+        self.index.guess(self.named.key(page)).map(Place::of)
     }
 
     /// The page is there from now on.
-    pub(super) fn put(&mut self, page: u32, place: Place, slots: &Slots, entries: &Entries) {
+    pub(super) fn put(&mut self, page: u64, place: Place, slots: &Slots, entries: &Entries) {
+        let Self { index, named, .. } = self;
         let page_of = |code| Place::of(code).page(slots, entries);
-        if self.index.put(page, place.code(), page_of).is_none() {
+        let key_of = |code| named.key(page_of(code));
+        let is_it = |code| page_of(code) == page;
+        if index.put_where(named.key(page), place.code(), key_of, is_it).is_none() {
             self.held.add(page);
+            self.claim(page, slots, entries);
         }
     }
 
     /// The page is on disk alone from now on.
-    pub(super) fn remove(&mut self, page: u32, slots: &Slots, entries: &Entries) {
-        self.index.remove(page, |code| Place::of(code).page(slots, entries));
+    pub(super) fn remove(&mut self, page: u64, slots: &Slots, entries: &Entries) {
+        let Self { index, named, .. } = self;
+        let page_of = |code| Place::of(code).page(slots, entries);
+        let key_of = |code| named.key(page_of(code));
+        index.remove_where(named.key(page), key_of, |code| page_of(code) == page);
         self.held.remove(page);
+        self.named.forget(page);
     }
 
-    /// Nothing was held: the slots hold these pages, each in one slot.
-    pub(super) fn refill(&mut self, pages: impl Iterator<Item = Option<u32>>) {
-        let Self { index, held } = self;
-        index.refill((0..).zip(pages).filter_map(|(slot, page)| {
-            held.add(page?);
-            Some((page?, slot))
-        }));
+    /// Nothing was held: the slots that are live hold a page each.
+    pub(super) fn refill(&mut self, slots: &Slots, entries: &Entries) {
+        for slot in slots.live() {
+            self.held.add(slots.page(slot));
+        }
+        self.name(slots.live().map(Place::Slot).collect(), slots, entries);
+    }
+
+    /// Another policy knows the pages by these ids from now on.
+    pub(super) fn rename(&mut self, space: IdSpace, slots: &Slots, entries: &Entries) {
+        if space != self.named.space() {
+            self.named = Named::new(space);
+            self.name(self.iter().collect(), slots, entries);
+        }
+    }
+
+    /// Gives the pages of these places, which are all places, their ids.
+    fn name(&mut self, places: Vec<Place>, slots: &Slots, entries: &Entries) {
+        let Self { index, named, .. } = self;
+        let key = |place: Place| named.key(place.page(slots, entries));
+        index.refill(places.iter().map(|&place| (key(place), place.code())));
+        if named.space().has_collisions() {
+            for place in places {
+                self.claim(place.page(slots, entries), slots, entries);
+            }
+        }
+    }
+
+    /// Whether ids are page numbers.
+    pub(super) const fn are_ids_numbers(&self) -> bool {
+        !self.named.space().has_collisions()
+    }
+
+    /// The id of a page that is held.
+    #[inline]
+    pub(super) fn id(&self, page: u64) -> PageId {
+        self.named.id(page)
+    }
+
+    /// The id of a page that is held, or is about to be.
+    #[inline]
+    pub(super) fn enter(&mut self, page: u64, slots: &Slots, entries: &Entries) -> PageId {
+        self.claim(page, slots, entries);
+        self.named.id(page)
+    }
+
+    /// The page that has this id; none if it is not held.
+    #[inline]
+    pub(super) fn page(&self, id: PageId, slots: &Slots, entries: &Entries) -> Option<u64> {
+        if !self.named.space().has_collisions() {
+            return Some(id.0.into());
+        }
+        self.named.stray(id).or_else(|| {
+            let page_of = |code| Place::of(code).page(slots, entries);
+            let has_it = |code| {
+                self.named.key(page_of(code)) == id.0 && self.named.is_at_home(page_of(code))
+            };
+            self.index.find_where(id.0, has_it).map(page_of)
+        })
+    }
+
+    /// Gives the page another id if another page has the one that it should have.
+    #[inline]
+    fn claim(&mut self, page: u64, slots: &Slots, entries: &Entries) {
+        let space = self.named.space();
+        if !space.has_collisions() || !self.named.is_at_home(page) {
+            return;
+        }
+        let is_free = |id| self.owner(id, page, slots, entries).is_none();
+        if !is_free(space.wanted(page)) {
+            let id =
+                space.others(page).find(|&id| is_free(id)).expect("there are more ids than pages");
+            self.named.send_away(page, id);
+        }
+    }
+
+    /// Another page than this one that has the id.
+    fn owner(&self, id: PageId, page: u64, slots: &Slots, entries: &Entries) -> Option<u64> {
+        self.named.stray(id).or_else(|| {
+            let page_of = |code| Place::of(code).page(slots, entries);
+            let has_it = |code| {
+                let other = page_of(code);
+                other != page && self.named.key(other) == id.0 && self.named.is_at_home(other)
+            };
+            self.index.find_where(id.0, has_it).map(page_of)
+        })
+    }
+
+    /// Pages that are held.
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
     }
 
     /// All places.
@@ -108,17 +207,131 @@ impl Places {
     }
 
     /// The pages of a range that may be held: those of parts of the disk where some page is.
-    pub(super) fn candidates(&self, pages: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn candidates(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         self.held.candidates(pages)
     }
 
     /// Heap memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.index.memory_bytes() + self.held.memory_bytes()
+        self.index.memory_bytes() + self.held.memory_bytes() + self.named.memory_bytes()
     }
 
     /// Checks what always holds.
-    pub(super) fn assert_invariants(&self) {
+    pub(super) fn assert_invariants(&self, slots: &Slots, entries: &Entries) {
         assert_eq!(self.held.pages(), self.index.len(), "every held page is counted");
+        self.named.assert_invariants();
+        for place in self.iter() {
+            let page = place.page(slots, entries);
+            assert_eq!(
+                self.page(self.id(page), slots, entries),
+                Some(page),
+                "an id means one page"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::entry::Entry;
+
+    const BACKING_PAGES: u64 = 1 << 48;
+
+    /// A step with a page, which is one of few that lie far apart.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Hold,
+        Enter,
+        Forget,
+    }
+
+    fn step() -> impl Strategy<Value = (u64, Step)> {
+        let page = (0_u64..4, 0_u64..40).prop_map(|(bank, page)| (bank << 46) + page);
+        (page, prop_oneof![Just(Step::Hold), Just(Step::Enter), Just(Step::Forget)])
+    }
+
+    proptest! {
+        /// With far fewer ids than pages, and another policy in the middle.
+        #[test]
+        fn every_held_page_has_an_id_of_its_own(
+            steps in prop::collection::vec(step(), 0..300),
+            shifts in prop::array::uniform2(0_u32..3),
+        ) {
+            let spaces = shifts.map(|shift| IdSpace::hashes(200, shift));
+            let (slots, mut entries) = (Slots::new(0, BACKING_PAGES), Entries::with_capacity(8));
+            let mut places = Places::with_capacity(8, BACKING_PAGES, spaces[0]);
+            let mut model: BTreeMap<u64, EntryId> = BTreeMap::new();
+            let half = steps.len() / 2;
+            for (number, (page, step)) in steps.into_iter().enumerate() {
+                if number == half {
+                    places.rename(spaces[1], &slots, &entries);
+                }
+                let before: Vec<PageId> = model.keys().map(|&page| places.id(page)).collect();
+                let held: Vec<u64> = model.keys().copied().collect();
+                match (step, model.get(&page)) {
+                    (Step::Enter | Step::Hold, None) => {
+                        let entered = matches!(step, Step::Enter)
+                            .then(|| places.enter(page, &slots, &entries));
+                        let id = entries.insert(Entry::new(page));
+                        places.put(page, Place::Entry(id), &slots, &entries);
+                        model.insert(page, id);
+                        prop_assert!(entered.is_none_or(|entered| entered == places.id(page)));
+                    }
+                    (Step::Enter | Step::Hold, Some(_)) => {
+                        prop_assert_eq!(places.enter(page, &slots, &entries), places.id(page));
+                    }
+                    (Step::Forget, Some(&id)) => {
+                        places.remove(page, &slots, &entries);
+                        entries.remove(id);
+                        model.remove(&page);
+                    }
+                    (Step::Forget, None) => {
+                        prop_assert_eq!(places.find(page, &slots, &entries), None);
+                    }
+                }
+                // A page keeps its id as long as it is held.
+                for (page, id) in held.into_iter().zip(before) {
+                    prop_assert!(!model.contains_key(&page) || places.id(page) == id);
+                }
+                places.assert_invariants(&slots, &entries);
+                let ids: BTreeSet<PageId> = model.keys().map(|&page| places.id(page)).collect();
+                prop_assert_eq!(ids.len(), model.len());
+                prop_assert!(ids.iter().all(|id| id.0 < places.named.space().count()));
+                for (&page, &id) in &model {
+                    prop_assert_eq!(places.find(page, &slots, &entries), Some(Place::Entry(id)));
+                }
+            }
+            // Nothing is kept of pages that are gone.
+            for (page, id) in model {
+                places.remove(page, &slots, &entries);
+                entries.remove(id);
+            }
+            prop_assert_eq!(places.named.strays(), 0);
+            prop_assert_eq!(places.page(PageId(3), &slots, &entries), None);
+        }
+    }
+
+    #[test]
+    fn a_page_that_comes_back_has_the_same_id() {
+        let space = IdSpace::hashes(u64::MAX, 0);
+        let (slots, mut entries) = (Slots::new(0, BACKING_PAGES), Entries::with_capacity(8));
+        let mut places = Places::with_capacity(8, BACKING_PAGES, space);
+        let mut ids = vec![];
+        for round in 0..2 {
+            for page in (0..BACKING_PAGES).step_by(1 << 38) {
+                let id = entries.insert(Entry::new(page));
+                places.put(page, Place::Entry(id), &slots, &entries);
+                ids.push(places.id(page));
+                places.remove(page, &slots, &entries);
+                entries.remove(id);
+            }
+            assert_eq!(ids.len(), 1024 * (round + 1));
+        }
+        assert_eq!(ids[..1024], ids[1024..], "what the policy knows of a page stays true");
     }
 }

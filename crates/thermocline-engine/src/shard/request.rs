@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thermocline_core::{Access, Nanos, Op, PageId, Tier};
+use thermocline_core::{Nanos, Op, Tier};
 
 use super::blank::{BlankParts, ZERO_BYTES_MAX};
 use super::requests::Pending;
@@ -29,7 +29,7 @@ pub(super) struct Building {
 /// The part of a request that lies in one page.
 #[derive(Clone, Debug)]
 pub(super) struct Piece<'a> {
-    pub(super) page: u32,
+    pub(super) page: u64,
     /// Which bytes of the page.
     pub(super) range: Range<usize>,
     pub(super) content: Content<'a>,
@@ -138,7 +138,7 @@ impl Shard {
             parts.as_ref().map_or(pages.end - pages.start, |parts| parts.pages.len() as u64);
         let needed = 2 * touched_pages + u64::from(RESERVED_FRAMES);
         let is_write = !request.kind.only_reads();
-        match self.obstacle(needed, &numbers(&pages), is_write, is_blank) {
+        match self.obstacle(needed, &pages, is_write, is_blank) {
             None => {}
             Some(Ok(())) => return Err(SubmitError::Full),
             Some(Err(error)) => {
@@ -179,7 +179,7 @@ impl Shard {
                 self.access_page(&request, payload, page, &mut building);
             }
         } else {
-            self.access_run(&request, payload, numbers(&pages), &mut building);
+            self.access_run(&request, payload, pages, &mut building);
         }
         self.requests.claim_frames(0);
         self.finish_building(request, building);
@@ -191,7 +191,7 @@ impl Shard {
     fn obstacle(
         &mut self,
         needed_frames: u64,
-        pages: &Range<u32>,
+        pages: &Range<u64>,
         is_write: bool,
         is_blank: bool,
     ) -> Option<Result<(), RequestError>> {
@@ -214,16 +214,16 @@ impl Shard {
         &mut self,
         request: &Request,
         payload: &[u8],
-        pages: Range<u32>,
+        pages: Range<u64>,
         building: &mut Building,
     ) {
         let last = pages.end.saturating_sub(1);
-        if pages.len() > 1 {
+        if pages.end - pages.start > 1 {
             self.look_ahead_first(pages.start, last);
         }
         for page in pages {
             self.look_ahead(page, last);
-            self.access_page(request, payload, u64::from(page), building);
+            self.access_page(request, payload, page, building);
         }
     }
 
@@ -267,8 +267,8 @@ impl Shard {
         // Two for the edges.
         let pages_max = (bytes_max / page_bytes).saturating_sub(2);
         let pages_max = usize::try_from(pages_max).unwrap_or(usize::MAX);
-        let first_beyond = self.held_pages(numbers(&whole)).nth(pages_max);
-        let end_bytes = first_beyond.map_or(end_bytes, |page| u64::from(page) * page_bytes);
+        let first_beyond = self.held_pages(whole).nth(pages_max);
+        let end_bytes = first_beyond.map_or(end_bytes, |page| page * page_bytes);
         end_bytes.saturating_sub(offset_bytes).max(longest.min(bytes_max))
     }
 
@@ -445,17 +445,7 @@ fn piece<'a>(
         RequestKind::Trim => Content::Trimmed,
         RequestKind::Cache | RequestKind::Flush => Content::Prefetch,
     };
-    Piece {
-        page: u32::try_from(page).expect("page numbers have 32 bits"),
-        range: index(bytes.start - first)..index(bytes.end - first),
-        content,
-    }
-}
-
-/// Page numbers of a range that lies within the device.
-fn numbers(pages: &Range<u64>) -> Range<u32> {
-    let number = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
-    number(pages.start)..number(pages.end)
+    Piece { page, range: index(bytes.start - first)..index(bytes.end - first), content }
 }
 
 fn segment(frame: FrameId, range: &Range<usize>) -> Segment {
@@ -466,11 +456,5 @@ fn segment(frame: FrameId, range: &Range<usize>) -> Segment {
 impl From<DeviceError> for RequestError {
     fn from(_: DeviceError) -> Self {
         Self::Io
-    }
-}
-
-impl Piece<'_> {
-    pub(super) const fn access(&self) -> Access {
-        Access { page: PageId(self.page), op: self.content.op(), client: 0 }
     }
 }

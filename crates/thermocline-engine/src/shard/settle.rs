@@ -76,7 +76,7 @@ impl Shard {
         let (device, position) = match slot {
             Some(slot) => {
                 self.slots.pin(slot);
-                (Device::Flash, slot.0)
+                (Device::Flash, slot.0.into())
             }
             None => {
                 if let Some(id) = self.entry(page) {
@@ -310,7 +310,7 @@ impl Shard {
         let offset_bytes = match first.device {
             Device::Flash => self.journal.slots_offset_bytes(),
             Device::Backing => 0,
-        } + u64::from(first.position) * page_bytes;
+        } + first.position * page_bytes;
         let frames = run.iter().map(|transfer| transfer.frame).collect();
         let id = self.start(InFlight::Run(run));
         let (device, kind) = (first.device, first.kind);

@@ -51,7 +51,7 @@ impl Shard {
         self.outbox.push(Transfer {
             device: Device::Flash,
             kind: OperationKind::Write,
-            position: slot.0,
+            position: slot.0.into(),
             frame,
             purpose,
             task: Task::SlotWrite { page },
@@ -92,7 +92,7 @@ impl Shard {
     /// A slot was written: a record says so, or will.
     pub(super) fn slot_written(
         &mut self,
-        page: u32,
+        page: u64,
         transfer: Transfer,
         result: Result<(), DeviceError>,
     ) {

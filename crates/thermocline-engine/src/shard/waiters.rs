@@ -16,7 +16,7 @@ pub(super) struct Waiter {
     request: usize,
     version: u64,
     /// Which pages; all if there is none.
-    pages: Option<Range<u32>>,
+    pages: Option<Range<u64>>,
     stage: Stage,
     /// So many records must be durable once the versions are written.
     records: u64,
@@ -29,12 +29,12 @@ impl Waiter {
     }
 
     /// Which pages it waits for; all if there is none.
-    pub(super) const fn pages(&self) -> Option<&Range<u32>> {
+    pub(super) const fn pages(&self) -> Option<&Range<u64>> {
         self.pages.as_ref()
     }
 
     /// Whether it waits for the page to be written, whose oldest version that is not has this number.
-    fn waits_for(&self, page: u32, undurable: u64) -> bool {
+    fn waits_for(&self, page: u64, undurable: u64) -> bool {
         self.stage == Stage::Data
             && undurable <= self.version
             && self.pages.as_ref().is_none_or(|pages| pages.contains(&page))
@@ -79,7 +79,7 @@ pub(super) struct Waiters {
     /// Every version up to this one is to be written, for flushes that wait.
     flush_target: u64,
     /// By page: requests that wait for a version of it to be on disk, durable or not.
-    on_disk: BTreeMap<u32, SmallVec<[(u64, usize); 1]>>,
+    on_disk: BTreeMap<u64, SmallVec<[(u64, usize); 1]>>,
 }
 
 impl Waiters {
@@ -94,22 +94,22 @@ impl Waiters {
     }
 
     /// A request waits for a version of a page to be on disk.
-    pub(super) fn push_for_disk(&mut self, request: usize, page: u32, version: u64) {
+    pub(super) fn push_for_disk(&mut self, request: usize, page: u64, version: u64) {
         self.on_disk.entry(page).or_default().push((version, request));
     }
 
     /// Whether somebody waits for the page to be on disk.
-    pub(super) fn want_on_disk(&self, page: u32) -> bool {
+    pub(super) fn want_on_disk(&self, page: u64) -> bool {
         self.on_disk.contains_key(&page)
     }
 
     /// The pages that somebody waits for to be on disk.
-    pub(super) fn pages_for_disk(&self) -> BTreeSet<u32> {
+    pub(super) fn pages_for_disk(&self) -> BTreeSet<u64> {
         self.on_disk.keys().copied().collect()
     }
 
     /// Takes out the requests that wait for versions of the page on disk up to this one.
-    pub(super) fn disk_done(&mut self, page: u32, version: u64) -> SmallVec<[usize; 4]> {
+    pub(super) fn disk_done(&mut self, page: u64, version: u64) -> SmallVec<[usize; 4]> {
         let Some(waiters) = self.on_disk.get_mut(&page) else { return SmallVec::new() };
         let (done, left) = waiters.drain(..).partition(|&(wanted, _)| wanted <= version);
         *waiters = left;
@@ -125,7 +125,7 @@ impl Waiters {
         &mut self,
         request: usize,
         version: u64,
-        pages: Option<Range<u32>>,
+        pages: Option<Range<u64>>,
         records: u64,
     ) {
         self.waiting.push(Waiter { request, version, pages, stage: Stage::Data, records });
@@ -138,14 +138,14 @@ impl Waiters {
 
     /// Whether somebody waits for the page to be written, whose oldest version that is not has this
     /// number.
-    pub(super) fn want(&self, page: u32, undurable: u64) -> bool {
+    pub(super) fn want(&self, page: u64, undurable: u64) -> bool {
         undurable <= self.flush_target
             || self.waiting.iter().any(|waiter| waiter.waits_for(page, undurable))
     }
 
     /// An early record tells of the page: whoever waits for it waits for that record. Returns whether
     /// anybody does.
-    pub(super) fn note_record(&mut self, page: u32, undurable: u64, record: NonZeroU64) -> bool {
+    pub(super) fn note_record(&mut self, page: u64, undurable: u64, record: NonZeroU64) -> bool {
         let mut is_awaited = false;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.waits_for(page, undurable)) {
             waiter.records = record.get();
@@ -207,8 +207,8 @@ impl Waiters {
     }
 
     /// Takes out the requests that wait for versions of these pages from this one on to be written.
-    pub(super) fn fail_pages(&mut self, pages: &Range<u32>, version: u64) -> Vec<usize> {
-        let overlaps = |it: &Range<u32>| it.start < pages.end && pages.start < it.end;
+    pub(super) fn fail_pages(&mut self, pages: &Range<u64>, version: u64) -> Vec<usize> {
+        let overlaps = |it: &Range<u64>| it.start < pages.end && pages.start < it.end;
         self.take(|waiter| {
             waiter.stage == Stage::Data
                 && version <= waiter.version

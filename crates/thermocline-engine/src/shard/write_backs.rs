@@ -13,38 +13,38 @@ const REFUSALS_MAX: u32 = 16;
 #[derive(Debug, Default)]
 pub(super) struct WriteBacks {
     /// By page number, so that neighbours go together.
-    pages: BTreeSet<u32>,
+    pages: BTreeSet<u64>,
     /// Fetches under way.
     in_flight: u32,
     /// Where the sweep over the page numbers stands.
-    sweep: u32,
+    sweep: u64,
     /// Pages that the backing store refused, and when to try again.
-    resting: BTreeSet<u32>,
+    resting: BTreeSet<u64>,
     retry_at: Nanos,
     /// Writes that the backing store refused since it last took one, and the page that is to find out
     /// whether it takes them again.
     refusals: u32,
-    probe: Option<u32>,
+    probe: Option<u64>,
     /// Whether what waits stays where it is, but for these pages: the end has come.
-    closed_but: Option<BTreeSet<u32>>,
+    closed_but: Option<BTreeSet<u64>>,
 }
 
 impl WriteBacks {
     /// The page is to be written back. Returns whether that is new.
-    pub(super) fn insert(&mut self, page: u32) -> bool {
+    pub(super) fn insert(&mut self, page: u64) -> bool {
         let is_open = self.closed_but.as_ref().is_none_or(|awaited| awaited.contains(&page));
         is_open && self.pages.insert(page)
     }
 
     /// The next page, in the order of the disk.
-    pub(super) fn pop(&mut self) -> Option<u32> {
+    pub(super) fn pop(&mut self) -> Option<u64> {
         let next = self.pages.range(self.sweep..).next().or_else(|| self.pages.first()).copied()?;
         self.pages.remove(&next);
         self.sweep = next.wrapping_add(1);
         Some(next)
     }
 
-    pub(super) fn contains(&self, page: u32) -> bool {
+    pub(super) fn contains(&self, page: u64) -> bool {
         self.pages.contains(&page)
     }
 
@@ -74,7 +74,7 @@ impl WriteBacks {
     }
 
     /// From now on nothing is written back but these pages, which requests wait for.
-    pub(super) fn close(&mut self, awaited: BTreeSet<u32>) {
+    pub(super) fn close(&mut self, awaited: BTreeSet<u64>) {
         self.pages.retain(|page| awaited.contains(page));
         self.closed_but = Some(awaited);
     }
@@ -90,7 +90,7 @@ impl WriteBacks {
     }
 
     /// A request waits for the page.
-    pub(super) fn await_page(&mut self, page: u32) {
+    pub(super) fn await_page(&mut self, page: u64) {
         if let Some(awaited) = &mut self.closed_but {
             awaited.insert(page);
         }
@@ -116,12 +116,12 @@ impl WriteBacks {
     }
 
     /// Whether the backing store is not to be bothered with the page.
-    pub(super) fn is_in_vain(&self, page: u32) -> bool {
+    pub(super) fn is_in_vain(&self, page: u64) -> bool {
         self.is_refused() && self.probe != Some(page)
     }
 
     /// The backing store refused the page: it is tried again later.
-    pub(super) fn rest(&mut self, page: u32, now: Nanos) {
+    pub(super) fn rest(&mut self, page: u64, now: Nanos) {
         if self.resting.is_empty() {
             self.retry_at = Nanos(now.0 + REST.0);
         }
@@ -129,17 +129,17 @@ impl WriteBacks {
     }
 
     /// Whether the page rests.
-    pub(super) fn is_resting(&self, page: u32) -> bool {
+    pub(super) fn is_resting(&self, page: u64) -> bool {
         self.resting.contains(&page)
     }
 
     /// The page rests no longer.
-    pub(super) fn wake(&mut self, page: u32) {
+    pub(super) fn wake(&mut self, page: u64) {
         self.resting.remove(&page);
     }
 
     /// The pages whose rest is over by now: one of them if the backing store seems to be gone.
-    pub(super) fn wake_in_time(&mut self, now: Nanos) -> BTreeSet<u32> {
+    pub(super) fn wake_in_time(&mut self, now: Nanos) -> BTreeSet<u64> {
         if self.next_retry().is_none_or(|at| now < at) {
             return BTreeSet::new();
         }

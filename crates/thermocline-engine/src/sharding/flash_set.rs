@@ -173,8 +173,8 @@ impl FlashSet {
     }
 
     /// The pages that the disk may not have, in order.
-    pub fn dirty_pages(&self) -> Vec<u32> {
-        let mut pages: Vec<u32> = self.flashes.iter().flat_map(Flash::dirty_pages).collect();
+    pub fn dirty_pages(&self) -> Vec<u64> {
+        let mut pages: Vec<u64> = self.flashes.iter().flat_map(Flash::dirty_pages).collect();
         pages.sort_unstable();
         pages
     }

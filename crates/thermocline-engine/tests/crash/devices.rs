@@ -24,7 +24,9 @@ use crate::witness::Witness;
 pub(crate) struct Devices {
     /// The parts of the flash, one per shard. A sync concerns all.
     pub(crate) regions: Vec<Region>,
+    /// The end of the backing store; nothing is asked for before.
     pub(crate) backing: Disk,
+    pub(crate) first_bytes: u64,
     pub(crate) in_flight: Vec<Flying>,
     /// Syncs that several shards ask for, per device.
     joint: [Joint; 2],
@@ -136,6 +138,7 @@ impl Devices {
         Self {
             regions: (0..map.shards()).map(|_| Region::new(layout)).collect(),
             backing: Disk::new(backing, backing_atom),
+            first_bytes: 0,
             in_flight: vec![],
             joint: [Joint::new(map.shards()), Joint::new(map.shards())],
             time: 0,
@@ -151,6 +154,12 @@ impl Devices {
             damages: 0,
             flash_bytes: None,
         }
+    }
+
+    /// Where an operation begins in what there is of its device.
+    pub(crate) fn start_of(&self, operation: &Operation) -> usize {
+        let moves = operation.device == Device::Backing && operation.kind != OperationKind::Sync;
+        (operation.offset_bytes - if moves { self.first_bytes } else { 0 }) as usize
     }
 
     /// The disk that an operation of a shard is on.
@@ -302,7 +311,7 @@ impl Devices {
         let Flying { shard, operation, started, bytes, is_dropped, .. } = flying;
         let frames = || frames(shard.expect("only syncs are nobody's"));
         let (time, device) = (self.time, operation.device);
-        let start = operation.offset_bytes as usize;
+        let start = self.start_of(&operation);
         let end = start + operation.length_bytes as usize;
         match operation.kind {
             OperationKind::Write | OperationKind::Zero => {
@@ -363,7 +372,7 @@ impl Devices {
         self.backing.show_what_it_has();
         for flying in std::mem::take(&mut self.in_flight) {
             let Flying { shard, operation, bytes, is_refused, .. } = flying;
-            let start = operation.offset_bytes as usize;
+            let start = self.start_of(&operation);
             if operation.kind == OperationKind::Discard {
                 let end = start + operation.length_bytes as usize;
                 self.discard(start..end);
@@ -413,7 +422,7 @@ impl Devices {
     pub(crate) fn crash(&mut self) {
         self.undo_double_faults();
         for flying in std::mem::take(&mut self.in_flight) {
-            let start = flying.operation.offset_bytes as usize;
+            let start = self.start_of(&flying.operation);
             let time = self.time;
             if flying.operation.kind == OperationKind::Discard {
                 let end = start + flying.operation.length_bytes as usize;
@@ -552,12 +561,20 @@ pub(crate) struct BackingStorage(pub(crate) Rc<RefCell<Devices>>);
 
 impl Storage for BackingStorage {
     fn size_bytes(&mut self) -> io::Result<u64> {
-        Ok(self.0.borrow().backing.now.len() as u64)
+        let devices = self.0.borrow();
+        Ok(devices.first_bytes + devices.backing.now.len() as u64)
     }
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let start = offset_bytes as usize;
-        bytes.copy_from_slice(&self.0.borrow().backing.now[start..start + bytes.len()]);
+        let devices = self.0.borrow();
+        for (offset, sector) in (offset_bytes..).step_by(512).zip(bytes.chunks_mut(512)) {
+            match offset.checked_sub(devices.first_bytes) {
+                Some(start) => {
+                    sector.copy_from_slice(&devices.backing.now[start as usize..][..512]);
+                }
+                None => sector.fill(0),
+            }
+        }
         Ok(())
     }
 

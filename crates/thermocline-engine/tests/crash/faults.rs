@@ -165,7 +165,7 @@ impl Devices {
 
     pub(crate) fn fails(&mut self, flying: &Flying) -> bool {
         let operation = &flying.operation;
-        let start = operation.offset_bytes as usize;
+        let start = self.start_of(operation);
         if self.is_out(operation.device, operation.kind, start) {
             return true;
         }
@@ -216,7 +216,8 @@ impl Devices {
                 && !flying.is_refused
                 && self.random.bits().is_multiple_of(2)
             {
-                self.backing.write(time, operation.offset_bytes as usize, &flying.bytes);
+                let start = (operation.offset_bytes - self.first_bytes) as usize;
+                self.backing.write(time, start, &flying.bytes);
             }
             flying.is_refused = true;
         }

@@ -10,7 +10,7 @@ use crate::faults::Faults;
 use crate::oracle::SECTORS;
 use crate::policies::{entries, policy};
 
-/// Pages of the backing store.
+/// Pages of the backing store, of a large one those at its end.
 pub(crate) const PAGES: usize = 48;
 
 /// What a run is made of.
@@ -41,6 +41,14 @@ pub(crate) struct Plan {
     pub(crate) options: Options,
 }
 
+/// Pages of a large backing store before them.
+const FAR_PAGES: u64 = 1 << 38;
+
+/// Where the pages begin that are used.
+pub(crate) fn first_bytes(options: &Options) -> u64 {
+    (options.backing_pages - PAGES as u64) * u64::from(options.page_bytes)
+}
+
 impl Plan {
     /// Some crashes, and devices that have another size now and then.
     pub(crate) fn crashes(seed: u64) -> Self {
@@ -50,7 +58,7 @@ impl Plan {
         let entry = entries[(seed % entries.len() as u64) as usize];
         let write_miss = if below(2) == 0 { WriteMiss::Fetch } else { WriteMiss::Allocate };
         let (ram, flash) = (1 + below(10) as u32, 1 + below(24) as u32);
-        let mut options = Options::new(PAGES as u32, ram, flash, policy(entry, write_miss));
+        let mut options = Options::new(PAGES as u64, ram, flash, policy(entry, write_miss));
         options.undurable_pages_max = [2, 6, 1000][below(3) as usize];
         options.write_mode = match below(8) {
             0 => WriteMode::Through,
@@ -62,6 +70,9 @@ impl Plan {
         options.request_bytes_max = 4 * page_bytes;
         options.cleaning.dirty_ratio_target = [0.1, 0.5, 1.0][below(3) as usize];
         options.sequential_bypass_bytes = (below(4) == 0).then_some(3 * page_bytes);
+        // In a quarter of the runs page numbers around 2^32, or far above.
+        options.backing_pages +=
+            [0, FAR_PAGES, 0, 0, 0, (1 << 32) - 24, 0, 0][(seed / 3 % 8) as usize];
         let is_disk_atomic = below(2) == 0;
         options.unsynced_pages_max = [2, 16, 1000][below(3) as usize];
         let faults = Faults::default();

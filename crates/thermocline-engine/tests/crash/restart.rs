@@ -206,7 +206,7 @@ impl World {
                 return Err(format!("{dirty} pages are dirty after draining without a flash"));
             }
             for page in 0..PAGES {
-                if dirty > 0 || lost.contains(&(page as u32)) {
+                if dirty > 0 || lost.contains(&(page as u64)) {
                     self.oracle.give_up(page);
                 } else if !self.unverified.contains(&page) {
                     let promise = self.oracle.promise(page);
@@ -257,7 +257,7 @@ impl World {
     /// A backing store of another size is refused.
     fn refuses_other_backing(&mut self, options: &Options, flash: &FlashSet) -> Result<(), String> {
         let mut other = options.clone();
-        let difference = 1 + self.below(10) as u32;
+        let difference = 1 + self.below(10);
         let grows = self.below(2) == 0;
         other.backing_pages =
             if grows { other.backing_pages + difference } else { other.backing_pages - difference };

@@ -11,6 +11,7 @@ use thermocline_engine::{
 };
 
 use crate::exchange::Failed;
+use crate::plan::first_bytes;
 
 /// What a request is answered.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ struct Waiting {
 pub(crate) struct Shards {
     members: Vec<Shard>,
     map: ShardMap,
+    /// Where the part of the backing store begins that requests count from.
+    first_bytes: u64,
     /// Requests that are not answered, by their tags.
     spanning: BTreeMap<u64, Spanning<Vec<u8>>>,
     /// Whose part is which, by the tags that the shards know.
@@ -47,11 +50,12 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    fn of(shards: Vec<Shard>, map: ShardMap) -> Self {
+    fn of(shards: Vec<Shard>, map: ShardMap, options: &Options) -> Self {
         let mut shards = Self {
             waiting: shards.iter().map(|_| VecDeque::new()).collect(),
             members: shards,
             map,
+            first_bytes: first_bytes(options),
             spanning: BTreeMap::new(),
             parts: BTreeMap::new(),
             next_part: 0,
@@ -72,13 +76,13 @@ impl Shards {
         let map = flash.superblock().share.map;
         let each = options.of_shards(map)?.into_iter().zip(flash.flashes());
         let shards = each.map(|(options, flash)| open(options, flash)).collect::<Result<_, _>>()?;
-        Ok(Self::of(shards, map))
+        Ok(Self::of(shards, map, options))
     }
 
     /// Shards without a flash.
     pub(crate) fn without_flash(options: &Options, map: ShardMap) -> Result<Self, OptionsError> {
         let each = options.of_shards(map)?.into_iter();
-        Ok(Self::of(each.map(Shard::new).collect::<Result<_, _>>()?, map))
+        Ok(Self::of(each.map(Shard::new).collect::<Result<_, _>>()?, map, options))
     }
 
     /// Learns from now on when a flash fails.
@@ -101,8 +105,15 @@ impl Shards {
         }
     }
 
+    /// The request, as the shards know it.
+    fn placed(&self, request: Request) -> Request {
+        let moved_bytes = if request.kind == RequestKind::Flush { 0 } else { self.first_bytes };
+        Request { offset_bytes: request.offset_bytes + moved_bytes, ..request }
+    }
+
     /// Takes a request, unless the shard that has its beginning is full; parts for other shards wait.
     pub(crate) fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
+        let request = self.placed(request);
         let mut spanning = Spanning::new(self.map, request);
         let mut is_first = true;
         while let Some(part) = spanning.next_part() {
@@ -240,16 +251,17 @@ impl Shards {
     }
 
     /// In order.
-    pub(crate) fn lost_pages(&self) -> Vec<u32> {
-        let mut pages: Vec<u32> = self.members.iter().flat_map(Shard::lost_pages).collect();
+    pub(crate) fn lost_pages(&self) -> Vec<u64> {
+        let mut pages: Vec<u64> = self.members.iter().flat_map(Shard::lost_pages).collect();
         pages.sort_unstable();
-        pages
+        let page_bytes = u64::from(self.members[0].options().page_bytes);
+        pages.iter().map(|page| page - self.first_bytes / page_bytes).collect()
     }
 
     /// How much of a request may be submitted at once.
     pub(crate) fn part_bytes(&self, request: &Request) -> u64 {
         match &self.members[..] {
-            [shard] => shard.part_bytes(request),
+            [shard] => shard.part_bytes(&self.placed(*request)),
             // Each part is shorter than one request may be.
             _ => request.length_bytes,
         }

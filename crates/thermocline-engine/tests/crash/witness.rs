@@ -11,13 +11,13 @@ const BLOCK: usize = 4096;
 const RECORDS_START: usize = 72;
 const RECORD: usize = 24;
 const MAGIC: &[u8] = b"tcl-jrnl";
-const FREE: u32 = 3;
+const FREE: u64 = 3;
 
 /// The last record of a slot.
 #[derive(Clone, Copy, Debug)]
 struct Recorded {
     sequence: u64,
-    page: u32,
+    page: u64,
     version: u64,
     checksum: u32,
 }
@@ -89,10 +89,10 @@ impl Witness {
         let count = number(bytes, 64, 4) as usize;
         for record in bytes[RECORDS_START..].chunks(RECORD).take(count) {
             let slot = number(record, 4, 4) as usize;
-            let is_free = number(record, 20, 4) == u64::from(FREE);
+            let is_free = number(record, 20, 2) == FREE;
             self.slots[slot] = (!is_free).then(|| Recorded {
                 sequence,
-                page: number(record, 0, 4) as u32,
+                page: number(record, 22, 2) << 32 | number(record, 0, 4),
                 version: number(record, 8, 8),
                 checksum: number(record, 16, 4) as u32,
             });
@@ -157,9 +157,11 @@ fn number(bytes: &[u8], start: usize, length: usize) -> u64 {
     bytes[start..start + length].iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
-fn checksum(page: u32, version: u64, bytes: &[u8]) -> u32 {
-    let mut identity = [0; 12];
-    identity[..4].copy_from_slice(&page.to_le_bytes());
-    identity[4..].copy_from_slice(&version.to_le_bytes());
+fn checksum(page: u64, version: u64, bytes: &[u8]) -> u32 {
+    let (lower, upper) = (&page.to_le_bytes()[..4], &page.to_le_bytes()[4..6]);
+    let mut identity = [lower, &version.to_le_bytes()].concat();
+    if page >> 32 > 0 {
+        identity.extend(upper);
+    }
     crc32c::crc32c_append(crc32c::crc32c(&identity), bytes)
 }

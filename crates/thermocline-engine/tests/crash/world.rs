@@ -15,7 +15,7 @@ use crate::devices::{Devices, FlashStorage};
 use crate::exchange::Exchange;
 use crate::faults::Faults;
 use crate::oracle::{Oracle, Promise, SECTORS};
-use crate::plan::{PAGES, Plan};
+use crate::plan::{PAGES, Plan, first_bytes};
 use crate::policies::{entries, policy};
 use crate::set::{Answer, Shards};
 
@@ -96,6 +96,7 @@ impl World {
         let devices = Devices::new((layout, map), PAGES * page_bytes, atom, plan.seed ^ 0xD15C);
         let devices = Rc::new(RefCell::new(devices));
         devices.borrow_mut().faults = plan.faults;
+        devices.borrow_mut().first_bytes = first_bytes(&options);
         let cache = Uuid::from_u128(u128::from(plan.seed) + 1);
         let mut storage = FlashStorage(Rc::clone(&devices));
         let flash =
@@ -403,7 +404,7 @@ impl World {
             return Err(format!("lost {lost:?}, more than was damaged"));
         }
         let page_bytes = self.plan.page_bytes();
-        for page in (0..PAGES).filter(|&page| !lost.contains(&(page as u32))) {
+        for page in (0..PAGES).filter(|&page| !lost.contains(&(page as u64))) {
             let bytes =
                 self.devices.borrow().backing.now[page * page_bytes..][..page_bytes].to_vec();
             let stamps = bytes

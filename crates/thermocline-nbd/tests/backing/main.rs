@@ -45,7 +45,7 @@ const BYTES: usize = PAGES << 12;
 
 fn options(policy: &str, flash_pages: u32) -> Options {
     let policy = PolicyOptions::named(policy).unwrap();
-    Options::new(u32::try_from(PAGES).unwrap(), 24, flash_pages, policy)
+    Options::new(PAGES as u64, 24, flash_pages, policy)
 }
 
 fn connect(uri: NbdUri) -> NbdBacking {

@@ -53,7 +53,7 @@ impl Driver for Counting {
 /// A cache in front of 16 TiB that holds three pages of them.
 fn start() -> (Running, Blanks) {
     let policy = PolicyOptions::named("lru-inclusive").unwrap();
-    let mut options = Options::new(PAGES, 16, 64, policy);
+    let mut options = Options::new(PAGES.into(), 16, 64, policy);
     options.page_bytes = 1 << 20;
     let shard = Shard::new(options).unwrap();
     let blanks = Blanks::default();

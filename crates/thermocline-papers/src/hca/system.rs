@@ -203,7 +203,7 @@ impl System {
             let options = Options {
                 page_bytes: u32::try_from(self.page_size_bytes).unwrap_or(u32::MAX),
                 ..Options::new(
-                    working_set_pages,
+                    working_set_pages.into(),
                     ram_pages.unwrap_or(1),
                     ssd_pages.unwrap_or(0),
                     PolicyOptions { values, costs, ..PolicyOptions::named(&policy.name)? },

@@ -62,7 +62,7 @@ struct Running {
 
 fn engine() -> Cached<MemoryDriver> {
     let policy = PolicyOptions::named("lru-exclusive").unwrap();
-    Cached::new(Engine::in_memory(Options::new(PAGES, 40, 64, policy)).unwrap())
+    Cached::new(Engine::in_memory(Options::new(PAGES.into(), 40, 64, policy)).unwrap())
 }
 
 fn device(may_write: bool) -> Device {
@@ -245,7 +245,7 @@ fn a_guest_learns_what_the_device_is_like() {
 #[test]
 fn a_guest_that_may_only_read_cannot_write() {
     let policy = PolicyOptions::named("lru-exclusive").unwrap();
-    let options = Options::new(PAGES, 40, 64, policy);
+    let options = Options::new(PAGES.into(), 40, 64, policy);
     let options = Options { write_mode: thermocline_engine::WriteMode::ReadOnly, ..options };
     let service = Cached::new(Engine::in_memory(options).unwrap());
     let running = Running::serve(service, device(false));

@@ -123,8 +123,8 @@ struct Checked {
     intact_pages: u64,
     /// Their other copies are intact.
     damaged_metadata_blocks: u64,
-    damaged_clean_pages: Vec<u32>,
-    lost_pages: Vec<u32>,
+    damaged_clean_pages: Vec<u64>,
+    lost_pages: Vec<u64>,
 }
 
 fn check(path: &Path, as_json: bool) -> Result<String> {
@@ -248,7 +248,7 @@ impl Draining<'_> {
             if let SideFileError::ShrunkBacking { given_bytes, .. } = error {
                 let first = given_bytes / u64::from(self.page_bytes);
                 pages = self.flash.dirty_pages();
-                pages.retain(|page| u64::from(*page) >= first);
+                pages.retain(|page| *page >= first);
             }
             let note = self.place.path().display();
             let error = anyhow::Error::new(error);
@@ -460,7 +460,7 @@ fn in_flash(path: &Path) -> String {
 }
 
 /// The first pages of a list, in brackets.
-fn listed(pages: &[u32]) -> String {
+fn listed(pages: &[u64]) -> String {
     if pages.is_empty() {
         return String::new();
     }

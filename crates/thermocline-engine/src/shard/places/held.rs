@@ -4,34 +4,41 @@
 use std::ops::Range;
 
 /// Pages of one part.
-const PART_PAGES: u32 = 4096;
+const PART_PAGES: u64 = 4096;
+/// Places per count, and the fewest counts: a cache that is small keeps few, however large the backing
+/// store is.
+const PLACES_PER_COUNT: usize = 4;
+const COUNTS_MIN: usize = 1 << 12;
 
-/// The counts.
+/// The counts. Where there are more parts than counts, several parts share one.
 #[derive(Debug)]
 pub(super) struct Held {
-    parts: Vec<u16>,
+    counts: Vec<u32>,
 }
 
 impl Held {
-    /// Nothing is held of so many pages.
-    pub(super) fn new(pages: u32) -> Self {
-        Self { parts: vec![0; pages.div_ceil(PART_PAGES) as usize] }
+    /// Nothing is held of so many pages; about so many will be.
+    pub(super) fn new(pages: u64, places: usize) -> Self {
+        let parts = usize::try_from(pages.div_ceil(PART_PAGES)).unwrap_or(usize::MAX);
+        Self { counts: vec![0; parts.min((places / PLACES_PER_COUNT).max(COUNTS_MIN))] }
     }
 
     /// The page is held from now on.
-    pub(super) fn add(&mut self, page: u32) {
-        self.parts[(page / PART_PAGES) as usize] += 1;
+    pub(super) fn add(&mut self, page: u64) {
+        let count = self.count_of(page / PART_PAGES);
+        self.counts[count] += 1;
     }
 
     /// The page is no longer held.
-    pub(super) fn remove(&mut self, page: u32) {
-        self.parts[(page / PART_PAGES) as usize] -= 1;
+    pub(super) fn remove(&mut self, page: u64) {
+        let count = self.count_of(page / PART_PAGES);
+        self.counts[count] -= 1;
     }
 
     /// The pages of a range that may be held: those of parts where some page is.
-    pub(super) fn candidates(&self, pages: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn candidates(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let parts = pages.start / PART_PAGES..pages.end.div_ceil(PART_PAGES);
-        let parts = parts.filter(|&part| self.parts[part as usize] > 0);
+        let parts = parts.filter(|&part| self.counts[self.count_of(part)] > 0);
         parts.flat_map(move |part| {
             let first = part * PART_PAGES;
             pages.start.max(first)..pages.end.min(first.saturating_add(PART_PAGES))
@@ -40,12 +47,18 @@ impl Held {
 
     /// Pages that are held.
     pub(super) fn pages(&self) -> usize {
-        self.parts.iter().map(|&pages| usize::from(pages)).sum()
+        self.counts.iter().map(|&pages| pages as usize).sum()
     }
 
     /// Heap memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.parts.capacity() * size_of::<u16>()
+        self.counts.capacity() * size_of::<u32>()
+    }
+
+    /// Which count a part has.
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of counts")]
+    fn count_of(&self, part: u64) -> usize {
+        (part % self.counts.len() as u64) as usize
     }
 }
 
@@ -53,21 +66,41 @@ impl Held {
 mod tests {
     use super::*;
 
+    const PAGES: u64 = (1 << 32) - 1;
+
     #[test]
     fn only_parts_that_hold_something_are_looked_at() {
-        let mut held = Held::new(u32::MAX);
-        assert_eq!(held.candidates(0..u32::MAX).count(), 0);
+        let mut held = Held::new(PAGES, 1 << 23);
+        assert_eq!(held.candidates(0..PAGES).count(), 0);
         held.add(5000);
-        held.add(u32::MAX - 1);
+        held.add(PAGES - 1);
         assert_eq!(held.pages(), 2);
         assert_eq!(
             held.candidates(4097..5002).collect::<Vec<_>>(),
             (4097..5002).collect::<Vec<_>>()
         );
-        let last = u32::MAX / PART_PAGES * PART_PAGES;
-        let all: Vec<u32> = (4096..8192).chain(last..u32::MAX).collect();
-        assert_eq!(held.candidates(0..u32::MAX).collect::<Vec<_>>(), all);
+        let last = PAGES / PART_PAGES * PART_PAGES;
+        let all: Vec<u64> = (4096..8192).chain(last..PAGES).collect();
+        assert_eq!(held.candidates(0..PAGES).collect::<Vec<_>>(), all);
         held.remove(5000);
         assert_eq!(held.candidates(0..8192).count(), 0);
+    }
+
+    #[test]
+    fn parts_of_a_large_disk_share_counts() {
+        let mut held = Held::new(1 << 38, 100);
+        assert_eq!(held.memory_bytes(), COUNTS_MIN * 4);
+        let page = (1 << 38) - 5000_u64;
+        held.add(page);
+        held.add(page + 1);
+        let part = page / PART_PAGES * PART_PAGES;
+        let near: Vec<u64> = held.candidates(page - 10_000..1 << 38).collect();
+        assert_eq!(near, (part..part + PART_PAGES).collect::<Vec<_>>());
+        // Another part has the same count, and is looked at in vain.
+        let other = part - COUNTS_MIN as u64 * PART_PAGES;
+        assert!(held.candidates(other..other + 1).eq([other]));
+        held.remove(page);
+        held.remove(page + 1);
+        assert_eq!((held.pages(), held.candidates(0..1 << 32).count()), (0, 0));
     }
 }

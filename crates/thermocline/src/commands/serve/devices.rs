@@ -367,9 +367,7 @@ pub(super) fn lock_flash(
 
 pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     let page_bytes = config.page_size.0;
-    let pages = u32::try_from(backing_bytes / page_bytes).context(
-        "`backing`: it has more pages than the engine can number; use a larger `page_size`",
-    )?;
+    let pages = backing_bytes / page_bytes;
     ensure!(pages > 0, "`backing`: it has {backing_bytes} bytes, not even a page");
     let rest = backing_bytes % page_bytes;
     if rest > 0 {

@@ -287,14 +287,14 @@ impl Observed {
         if let Some(recording) = &mut self.recording {
             recording.see(event);
         }
-        let (now, access, pages) = match *event {
-            Event::Access { now, access, .. } => (now, access, 1),
-            Event::Bypass { now, access, pages } => (now, access, pages),
+        let (now, first, op, pages) = match *event {
+            Event::Access { now, page, op, .. } => (now, page, op, 1),
+            Event::Bypass { now, page, op, pages } => (now, page, op, pages),
             Event::Request { .. } | Event::FlashFailed { .. } | Event::Background { .. } => return,
         };
         if let Some(watching) = &mut self.shadows {
-            for page in access.page.0..access.page.0 + pages {
-                watching.shadows.access(page, access.op, now);
+            for page in first..first + pages {
+                watching.shadows.access(page, op, now);
             }
         }
     }

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
-use thermocline_core::{Access, Nanos, Op};
+use thermocline_core::{Nanos, Op};
 use thermocline_engine::{Event, Options};
 use thermocline_trace::Recorder;
 use tracing::{error, info};
@@ -61,7 +61,7 @@ struct Batch {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     at: Nanos,
-    page: u32,
+    page: u64,
     /// The number of pages, and the operation in the topmost bit.
     word: u32,
 }
@@ -131,7 +131,7 @@ impl Recording {
     pub(crate) fn see(&mut self, event: &Event<'_>) {
         match *event {
             Event::Request { .. } => self.request(),
-            Event::Access { access, .. } => self.access(access),
+            Event::Access { page, op, .. } => self.access(page, op),
             Event::Bypass { pages, .. } => self.bypass(pages),
             Event::Background { .. } | Event::FlashFailed { .. } => {}
         }
@@ -147,13 +147,12 @@ impl Recording {
 
     /// The policy was asked about a page.
     #[inline]
-    fn access(&mut self, access: Access) {
+    fn access(&mut self, page: u64, op: Op) {
         self.accesses += 1;
-        let (page, op) = (access.page.0, access.op);
         if self.is_run_open
             && let Some(run) = self.batch.runs.last_mut()
             && run.op() == op
-            && run.page.checked_add(run.pages()) == Some(page)
+            && run.page + u64::from(run.pages()) == page
         {
             run.word += 1;
             return;
@@ -168,8 +167,8 @@ impl Recording {
 
     /// A page was accessed without asking the policy.
     #[inline]
-    fn bypass(&mut self, pages: u32) {
-        self.bypasses += u64::from(pages);
+    fn bypass(&mut self, pages: u64) {
+        self.bypasses += pages;
         self.is_run_open = false;
     }
 
@@ -311,7 +310,7 @@ impl Files {
             recorder.gap(batch.missing_accesses)?;
         }
         for run in &batch.runs {
-            let offset = u64::from(run.page) * self.page_bytes;
+            let offset = run.page * self.page_bytes;
             let length = u64::from(run.pages()) * self.page_bytes;
             recorder.request(run.at, run.op(), offset, length)?;
         }
@@ -418,7 +417,7 @@ mod tests {
     fn options(entry: &'static PolicyEntry) -> Options {
         let policy = PolicyOptions::named(&entry.name).unwrap();
         Options::new(
-            DISK_PAGES,
+            DISK_PAGES.into(),
             64,
             if entry.capabilities.depth == Depth::Ram { 0 } else { 256 },
             policy,
@@ -542,7 +541,7 @@ mod tests {
         let mut see = |from: u32, accesses: u32| {
             recording.request();
             for page in from..from + accesses {
-                recording.access(Access::read(2 * page));
+                recording.access((2 * page).into(), Op::Read);
             }
             recording.hand_over();
             recording.status()
@@ -569,15 +568,15 @@ mod tests {
         let mut recording =
             Recording::start(&section, &options(registry::find("hat").unwrap())).unwrap();
         recording.request();
-        recording.access(Access::write(7));
-        recording.access(Access::write(8));
+        recording.access(7, Op::Write);
+        recording.access(8, Op::Write);
         recording.bypass(1);
-        recording.access(Access::write(9));
+        recording.access(9, Op::Write);
         recording.hand_over();
         recording.batch.missing_accesses = 12;
         recording.request();
-        recording.access(Access::read(9));
-        recording.access(Access::read(9));
+        recording.access(9, Op::Read);
+        recording.access(9, Op::Read);
         drop(recording);
         let (requests, counts) = read(&section.path);
         let found: Vec<_> = requests.iter().map(|one| (one.op, one.extent)).collect();
@@ -631,7 +630,7 @@ mod tests {
         for round in 0..2000 {
             for page in 0..8 {
                 recording.request();
-                recording.access(Access::read(page));
+                recording.access(page, Op::Read);
             }
             recording.hand_over();
             if recording.status().has_failed {
@@ -642,7 +641,7 @@ mod tests {
         }
         let before = recording.status().missing_accesses;
         std::thread::sleep(Duration::from_millis(20));
-        recording.access(Access::read(1));
+        recording.access(1, Op::Read);
         recording.hand_over();
         assert_eq!(recording.status().missing_accesses, before + 1);
     }

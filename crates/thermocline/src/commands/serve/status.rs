@@ -101,14 +101,11 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// The ranges of pages, which are in order.
-    pub(crate) fn of_pages(pages: &[u32], page_bytes: u32) -> Vec<Self> {
+    pub(crate) fn of_pages(pages: &[u64], page_bytes: u32) -> Vec<Self> {
         let runs = pages.chunk_by(|one, next| one + 1 == *next);
         let bytes = |pages: u64| pages * u64::from(page_bytes);
-        runs.map(|run| Self {
-            offset_bytes: bytes(run[0].into()),
-            length_bytes: bytes(run.len() as u64),
-        })
-        .collect()
+        runs.map(|run| Self { offset_bytes: bytes(run[0]), length_bytes: bytes(run.len() as u64) })
+            .collect()
     }
 }
 
