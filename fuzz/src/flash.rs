@@ -209,7 +209,7 @@ fn journal_block(block: &mut [u8], place: usize, superblock: &Superblock, kind: 
         to.u64(version);
         to.u32(checksum(page, version, record[3] & 4 == 0));
         // Some name a page of a larger disk.
-        to.u32(1 + u32::from(record[3]) % 3 | u32::from(record[3] >> 7) << 16);
+        to.u32((1 + u32::from(record[3]) % 3) | (u32::from(record[3] >> 7) << 16));
     }
 }
 

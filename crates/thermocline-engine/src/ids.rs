@@ -13,8 +13,8 @@ use thermocline_core::random::SplitMix64;
 
 use crate::options::Options;
 
-/// Pages of a unit, as a power of two, for policies that look at neighbours: as long as the longest
-/// block or extent by which such a policy decides.
+/// Pages of a unit, as a power of two, for policies that look at neighbours: the extents of which a
+/// shadow of such a policy sees a sample.
 const NEIGHBOURS_SHIFT: u32 = 6;
 /// Ids per page that the engine may hold, and the fewest ids, for policies whose memory grows with the
 /// number of ids.

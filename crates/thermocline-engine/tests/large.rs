@@ -208,8 +208,9 @@ impl Bench {
         if self.below(3) == 0 {
             return drawn;
         }
-        let hot = self.below(100) * (self.options.backing_pages / 101) + self.below(3);
-        if self.below(4) == 0 { hot } else { hot / 8 * 8 }
+        // Many have the same lower half of their number.
+        let bank = self.below(self.options.backing_pages >> 32) << 32;
+        bank + 8 * self.below(20) + if self.below(4) == 0 { self.below(3) } else { 0 }
     }
 
     /// Reads, writes and trims all over the disk.

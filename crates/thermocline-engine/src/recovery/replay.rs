@@ -11,7 +11,7 @@ use crate::blocks::Blocks;
 use crate::format::journal::{self, Record, RecordKind};
 use crate::format::superblock::Superblock;
 use crate::format::table::Row;
-use crate::format::{BLOCK_BYTES, Layout, checksum};
+use crate::format::{BLOCK_BYTES, Layout, checksum, split};
 use crate::storage::{AlignedBytes, Storage};
 
 /// Bytes of slots that are verified at a time.
@@ -19,6 +19,15 @@ const VERIFIED_BYTES: usize = 16 << 20;
 
 /// Which slot holds a page, for the pages that records are about.
 type Pages = RapidHashMap<u64, u32>;
+
+/// A page that a slot holds: the lower half of its number, and the slot, whose row has all of it. A start
+/// has as many as the flash has slots, so they are short.
+type Held = (u32, u32);
+
+/// Pages are ordered by the lower halves of their numbers, and then by the upper ones.
+const fn order(page: u64) -> u64 {
+    page.rotate_left(32)
+}
 
 impl Flash {
     /// Brings the rows of the table up to the end of the journal.
@@ -54,16 +63,21 @@ impl Flash {
         self.is_settled = journal.is_settled;
     }
 
-    /// Ends all slots but one of each page, and gives the pages in order, each with its slot. The table
-    /// may name an older slot of a page, if its block was written before.
-    fn end_duplicates(&mut self) -> Vec<(u64, u32)> {
+    /// Ends all slots but one of each page, and gives the pages in [`order`], each by the lower half of its
+    /// number and its slot. The table may name an older slot of a page, if its block was written before.
+    fn end_duplicates(&mut self) -> Vec<Held> {
         let held = (0..).zip(&self.rows);
-        let mut pages: Vec<(u64, u32)> =
-            held.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect();
-        pages.sort_unstable();
+        let mut pages: Vec<Held> =
+            held.filter_map(|(slot, row)| row.map(|row| (split(row.page).0, slot))).collect();
+        // Few pages have the same lower half, so the rows are rarely looked up.
+        let page = |&(_, slot): &Held| self.row(slot).map(|row| row.page);
+        pages.sort_unstable_by(|one, other| {
+            let lower = one.0.cmp(&other.0);
+            lower.then_with(|| (page(one), one.1).cmp(&(page(other), other.1)))
+        });
         let mut superseded = vec![];
         pages.dedup_by(|later, kept| {
-            if later.0 != kept.0 {
+            if later.0 != kept.0 || page(later) != page(kept) {
                 return false;
             }
             let version = |slot: u32| self.row(slot).map_or(0, |row| row.version);
@@ -82,22 +96,29 @@ impl Flash {
     }
 
     /// The slots of all pages that records name, or that are in slots which records name; `held` are the
-    /// pages of the table, in order.
-    fn pages_of(&self, records: &[(bool, &Record)], held: &[(u64, u32)]) -> Pages {
+    /// pages of the table, in [`order`].
+    fn pages_of(&self, records: &[(bool, &Record)], held: &[Held]) -> Pages {
         let in_slot = |record: &Record| self.row(record.slot).map(|row| row.page);
         let mut wanted: Vec<u64> = records
             .iter()
             .flat_map(|(_, record)| [Some(record.page), in_slot(record)])
             .flatten()
             .collect();
-        wanted.sort_unstable();
+        wanted.sort_unstable_by_key(|&page| order(page));
         wanted.dedup();
         // One pass over all is faster than a search for each.
         let mut held = held.iter().peekable();
         let mut pages = Pages::default();
         for page in wanted {
-            while held.next_if(|&&(other, _)| other < page).is_some() {}
-            if let Some(&(page, slot)) = held.next_if(|&&(other, _)| other == page) {
+            let lower = split(page).0;
+            let found = |slot: u32| self.row(slot).map(|row| order(row.page));
+            let is_before = |&&(other, slot): &&Held| {
+                other < lower || (other == lower && found(slot) < Some(order(page)))
+            };
+            while held.next_if(is_before).is_some() {}
+            let is_it =
+                |&&(other, slot): &&Held| other == lower && found(slot) == Some(order(page));
+            if let Some(&(_, slot)) = held.next_if(is_it) {
                 pages.insert(page, slot);
             }
         }

@@ -339,7 +339,8 @@ impl Shard {
     /// The pages of a range that some tier holds, or that are on their way to or from one.
     pub(super) fn held_pages(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let (mut all, mut candidates) = (vec![], pages);
-        if (candidates.end - candidates.start) / SEARCHED_PER_PLACE > self.places.len() as u64 {
+        let length = candidates.end.saturating_sub(candidates.start);
+        if length / SEARCHED_PER_PLACE > self.places.len() as u64 {
             all.extend(self.places.iter().map(|place| place.page(&self.slots, &self.entries)));
             all.retain(|page| candidates.contains(page));
             all.sort_unstable();

@@ -110,29 +110,27 @@ impl Places {
 
     /// Nothing was held: the slots that are live hold a page each.
     pub(super) fn refill(&mut self, slots: &Slots, entries: &Entries) {
+        let Self { index, named, .. } = self;
+        let places = slots.live().map(Place::Slot);
+        index.refill(places.map(|it| (named.key(it.page(slots, entries)), it.code())));
         for slot in slots.live() {
             self.held.add(slots.page(slot));
+            self.claim(slots.page(slot), slots, entries);
         }
-        self.name(slots.live().map(Place::Slot).collect(), slots, entries);
     }
 
     /// Another policy knows the pages by these ids from now on.
     pub(super) fn rename(&mut self, space: IdSpace, slots: &Slots, entries: &Entries) {
-        if space != self.named.space() {
-            self.named = Named::new(space);
-            self.name(self.iter().collect(), slots, entries);
+        if space == self.named.space() {
+            return;
         }
-    }
-
-    /// Gives the pages of these places, which are all places, their ids.
-    fn name(&mut self, places: Vec<Place>, slots: &Slots, entries: &Entries) {
+        self.named = Named::new(space);
+        let places: Vec<Place> = self.iter().collect();
         let Self { index, named, .. } = self;
         let key = |place: Place| named.key(place.page(slots, entries));
         index.refill(places.iter().map(|&place| (key(place), place.code())));
-        if named.space().has_collisions() {
-            for place in places {
-                self.claim(place.page(slots, entries), slots, entries);
-            }
+        for place in places {
+            self.claim(place.page(slots, entries), slots, entries);
         }
     }
 
