@@ -57,6 +57,11 @@ pub trait Door: Debug + Send {
 
     /// No more requests are taken; those in flight are still answered.
     fn close(&mut self);
+
+    /// Whether requests still come although it was closed, and must be answered before the server may end.
+    fn is_needed(&self) -> bool {
+        false
+    }
 }
 
 /// A request in flight.
@@ -248,8 +253,12 @@ impl<S: Service> Service for Doored<S> {
 
     fn is_needed(&mut self, has_clients: bool) -> bool {
         self.doors.iter_mut().for_each(|door| door.close());
-        let has_users = has_clients || !self.in_flight.is_empty();
-        self.inner.is_needed(has_users) | !self.in_flight.is_empty()
+        let has_users = !self.in_flight.is_empty() || self.must_stay();
+        self.inner.is_needed(has_clients || has_users) | has_users
+    }
+
+    fn must_stay(&self) -> bool {
+        self.doors.iter().any(|door| door.is_needed())
     }
 }
 

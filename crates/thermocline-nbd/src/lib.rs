@@ -5,6 +5,7 @@
 //! * [`service`]: what is served.
 //! * [`cached`]: a cache engine, served.
 //! * [`doors`]: what is served, used by others beside the server.
+//! * [`durability`]: what a flush may say at a door after another server was killed.
 //! * `sharded`: the engines of several shards, served as one export (Linux).
 //! * [`uri`]: where exports are found.
 //! * [`backing`]: another server as the backing store of an engine.
@@ -32,6 +33,7 @@ pub mod backing;
 pub mod cached;
 pub mod codec;
 pub mod doors;
+pub mod durability;
 pub mod protocol;
 pub mod server;
 pub mod service;

@@ -117,6 +117,11 @@ pub trait Service {
         _ = has_clients;
         false
     }
+
+    /// Whether it must be driven however long its server has been ending already.
+    fn must_stay(&self) -> bool {
+        false
+    }
 }
 
 /// Which extents are asked for.

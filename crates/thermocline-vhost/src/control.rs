@@ -31,10 +31,10 @@ use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
 use crate::block::{Device, QUEUES_MAX};
 use crate::door::{Mailbox, Order, VhostDoor};
-use crate::durability::Durability;
 use crate::in_flight::{Area, area_bytes};
 use crate::mapping;
 use crate::ring::{Layout, Ring};
+use thermocline_nbd::durability::{Durability, Note};
 
 /// The longest ring.
 const RING_SIZE_MAX: u16 = 1024;
@@ -170,6 +170,16 @@ fn talk(stream: UnixStream, host: &Host) {
     lock(&host.shared).connection = None;
 }
 
+/// What is known of a virtual machine's writes by the notes of its monitor, as the server of this number.
+fn of_notes(area: Option<Area>, run: u32) -> Durability {
+    let (writer, is_noted) = area.as_ref().map_or((run, false), Area::unflushed);
+    if let Some(area) = &area {
+        area.note_unflushed(run, is_noted);
+    }
+    let note = area.map(|area| Box::new(area) as Box<dyn Note>);
+    Durability::new(note, is_noted, is_noted && writer != run)
+}
+
 /// What a monitor has told of a ring.
 #[derive(Debug, Default)]
 struct Told {
@@ -207,7 +217,7 @@ impl Talk {
     fn new(host: Host) -> Self {
         let queues = host.device.queues;
         Self {
-            durability: Arc::new(Durability::new(None, host.run)),
+            durability: Arc::new(Durability::new(None, false, false)),
             host,
             features: 0,
             memory: None,
@@ -219,7 +229,7 @@ impl Talk {
 
     /// Notes requests in flight there from now on.
     fn note_in(&mut self, area: Option<Area>) {
-        self.durability = Arc::new(Durability::new(area.clone(), self.host.run));
+        self.durability = Arc::new(of_notes(area.clone(), self.host.run));
         lock(&self.host.shared).durability = Some(Arc::clone(&self.durability));
         self.area = area;
     }

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use thermocline_nbd::durability::Note;
 use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _, VolatileSlice};
 
 use crate::mapping::map;
@@ -73,12 +74,6 @@ impl Area {
         self.header().store(run, RUN, Ordering::Release).expect("it lies within");
     }
 
-    /// The same for a server that has noted something before.
-    pub(crate) fn set_unflushed(&self, is_unflushed: bool) {
-        let word = u32::from(is_unflushed);
-        self.header().store(word, UNFLUSHED, Ordering::Release).expect("it lies within");
-    }
-
     fn header(&self) -> VolatileSlice<'_> {
         self.region.get_slice(0, HEADER_BYTES).expect("the area has a ring at least")
     }
@@ -92,6 +87,13 @@ impl Area {
         let mut notes = Notes { region: Arc::clone(&self.region), start, size, counter: 0 };
         notes.recover(used_index);
         Some(notes)
+    }
+}
+
+impl Note for Area {
+    fn set_unflushed(&self, is_unflushed: bool) {
+        let word = u32::from(is_unflushed);
+        self.header().store(word, UNFLUSHED, Ordering::Release).expect("it lies within");
     }
 }
 

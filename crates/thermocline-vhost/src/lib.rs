@@ -9,7 +9,6 @@
 //! * `ring`: one ring: requests out of it, answers into it.
 //! * `chain`: where the bytes of a request lie in the guest's memory.
 //! * `block`: what the device is like, and what the requests mean.
-//! * `durability`: what a flush may say after another server was killed.
 //! * `mapping`: memory that the monitor hands over.
 //! * `in_flight`: requests that a later server must take up again, in memory that the monitor keeps.
 //!
@@ -24,7 +23,6 @@ mod block;
 mod chain;
 mod control;
 mod door;
-mod durability;
 mod in_flight;
 mod mapping;
 mod ring;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use slab::Slab;
+use thermocline_nbd::durability::Durability;
 use thermocline_nbd::protocol::{Command, ErrorCode};
 use thermocline_nbd::service::Piece;
 use virtio_queue::{Queue, QueueOwnedT as _, QueueT as _};
@@ -13,7 +14,6 @@ use vm_memory::{GuestAddress, GuestMemoryMmap};
 
 use crate::block::{Device, HEADER_BYTES, Status, Wish, understand};
 use crate::chain::{self, Chain, Malformed, Segment, length_bytes};
-use crate::durability::Durability;
 use crate::in_flight::Notes;
 
 /// What a request may bring that is no write: a range to be discarded or zeroed, and a byte more, so that
@@ -363,7 +363,7 @@ mod tests {
             ..Layout::default()
         };
         let kick = tempfile::tempfile().unwrap();
-        let notes = (|_| Some(None), Arc::new(Durability::new(None, 1)));
+        let notes = (|_| Some(None), Arc::new(Durability::new(None, false, false)));
         let mut ring = Ring::new(layout, &memory, kick, None, notes).unwrap();
         ring.enable(true);
         assert!(ring.wait(), "there is nothing in it");

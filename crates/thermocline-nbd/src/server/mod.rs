@@ -291,11 +291,17 @@ impl<S: Service> Server<S> {
             self.activate(index);
         }
         let start = Instant::now();
-        while self.is_needed() && start.elapsed() < self.settings.negotiation_limit {
+        while self.is_needed() && self.may_stay(start) {
             self.turn()?;
             self.wake_up(&mut on_wake);
         }
         Ok(())
+    }
+
+    /// Whether a server that has been ending since then may go on for who still uses it.
+    fn may_stay(&self, start: Instant) -> bool {
+        start.elapsed() < self.settings.negotiation_limit
+            || self.services.iter().any(Service::must_stay)
     }
 
     /// Whether there are clients left, or others who use what is served.

@@ -16,6 +16,7 @@ use thermocline_lab::spec::DriveSpec;
 use thermocline_lab::{find_policy, find_ssd};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
+use super::block_device::UblkSection;
 use super::cleaning::CleaningSection;
 use super::listening::Nbd;
 use super::virtual_machines::VhostUserSection;
@@ -59,6 +60,7 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) nbd: Nbd,
     pub(crate) vhost_user: Option<VhostUserSection>,
+    pub(crate) ublk: Option<UblkSection>,
     #[serde(default)]
     pub(crate) io: Io,
     pub(crate) metrics: Option<Metrics>,
@@ -313,6 +315,7 @@ impl Config {
             self.flash.as_mut().map(|flash| &mut flash.path),
             self.nbd.socket.as_mut(),
             self.vhost_user.as_mut().map(|section| &mut section.socket),
+            self.ublk.as_mut().and_then(|section| section.note.as_mut()),
             self.control.as_mut().map(|control| &mut control.socket),
             self.record.as_mut().map(|record| &mut record.path),
         ];

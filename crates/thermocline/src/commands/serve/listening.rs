@@ -14,13 +14,15 @@ use thermocline_nbd::doors::Doored;
 use thermocline_nbd::server::tls::{Certificates, ServerTls};
 use thermocline_nbd::server::{Export, Listen, Server, Settings, SocketAccess};
 use thermocline_nbd::sharded::Sharded;
+use thermocline_ublk::Ublk;
 use thermocline_vhost::VhostUser;
 use tracing::{info, warn};
 
 use super::Service;
+use super::block_device::UblkSection;
 use super::config::{Config, address};
 use super::devices::AnyDriver;
-use super::virtual_machines::VhostUserSection;
+use super::virtual_machines::{Doors, VhostUserSection};
 use crate::bytes::Bytes;
 
 /// The permission bits of a socket's file, written in octal.
@@ -143,9 +145,10 @@ impl Config {
     pub(super) fn check_doors(&self) -> Result<()> {
         let has_nbd = self.nbd.socket.is_some() || self.nbd.listen.is_some();
         ensure!(
-            has_nbd || self.vhost_user.is_some(),
-            "[nbd] takes a `socket`, a `listen` address, or both; or give [vhost_user] a `socket`"
+            has_nbd || self.vhost_user.is_some() || self.ublk.is_some(),
+            "[nbd] takes a `socket`, a `listen` address, or both; or give [vhost_user] a `socket`, or [ublk] an `id`"
         );
+        self.ublk.as_ref().map_or(Ok(()), UblkSection::check)?;
         self.vhost_user.as_ref().map_or(Ok(()), VhostUserSection::check)?;
         self.nbd.check()
     }
@@ -227,8 +230,16 @@ impl Nbd {
     }
 }
 
-/// The servers of all shards, and where virtual machines connect.
-pub(super) type Listening = (Vec<Server<Service>>, Option<VhostUser>);
+/// Ways in beside the clients' sockets.
+pub(super) struct Ways {
+    /// Where virtual machines connect.
+    pub(super) machines: Option<VhostUser>,
+    /// A block device that has not begun.
+    pub(super) device: Option<Ublk>,
+}
+
+/// The servers of all shards, and what else leads to them.
+pub(super) type Listening = (Vec<Server<Service>>, Ways);
 
 /// Opens all places to listen at. There is a server for each shard; the first one accepts the clients of all,
 /// and their limits are shared out. The place where virtual machines connect is open as long as what is
@@ -255,10 +266,21 @@ pub(super) fn listen(config: &Config, services: Vec<Sharded<AnyDriver>>) -> Resu
     let description = format!("cached by {}", config.policy.name);
     let infos: Vec<_> =
         services.iter().map(|service| service.info(&nbd.export, &description)).collect();
-    let (machines, doors) = match config.vhost_user.as_ref().zip(infos.first()) {
-        Some((section, info)) => section.start(info, shards).context("[vhost_user]")?,
-        None => (None, (0..shards).map(|_| vec![]).collect()),
-    };
+    let info = infos.first().context("there is a shard at least")?;
+    let mut ways = Ways { machines: None, device: None };
+    let mut doors: Doors = (0..shards).map(|_| vec![]).collect();
+    let mut add = |more: Doors| doors.iter_mut().zip(more).for_each(|(of, more)| of.extend(more));
+    if let Some(section) = &config.vhost_user {
+        let (machines, more) = section.start(info, shards).context("[vhost_user]")?;
+        ways.machines = machines;
+        add(more);
+    }
+    if let Some(section) = &config.ublk {
+        let place = config.backing.place();
+        let (device, more) = section.prepare(&place, info, shards).context("[ublk]")?;
+        ways.device = Some(device);
+        add(more);
+    }
     let mut servers = vec![];
     for ((service, info), doors) in services.into_iter().zip(infos).zip(doors) {
         let service = Doored::new(service, info.size_bytes, doors);
@@ -285,7 +307,7 @@ pub(super) fn listen(config: &Config, services: Vec<Sharded<AnyDriver>>) -> Resu
         let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
     }
-    Ok((servers, machines))
+    Ok((servers, ways))
 }
 
 /// Reads the certificates, if there are any.

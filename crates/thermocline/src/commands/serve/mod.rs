@@ -1,6 +1,7 @@
 //! `thermocline serve`: the engine over NBD, and as a disk of virtual machines.
 
 mod advice;
+mod block_device;
 mod board;
 mod cleaning;
 pub(crate) mod config;
@@ -40,6 +41,8 @@ use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
 use thermocline_nbd::doors::Doored;
 use thermocline_nbd::server::Handle;
 use thermocline_nbd::sharded::Sharded;
+use thermocline_ublk::UblkRun;
+use thermocline_vhost::VhostUser;
 use tracing::{error, info, warn};
 
 use self::board::Board;
@@ -109,7 +112,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         .into_iter()
         .zip(&instruments)
         .map(|(service, instruments)| service.with_meter(instruments.meter()));
-    let (servers, machines) = listen(&config, services.collect())?;
+    let (servers, ways) = listen(&config, services.collect())?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
     if let Some(note) = &note {
         note.is_served_by(all.clone());
@@ -137,12 +140,26 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let members = members
         .map(|((server, begins), instruments)| Member::new(server, begins, instruments, &config))
         .collect();
-    serve(members, &serving, &config, note.as_ref())?;
-    if let Some(machines) = machines {
-        machines.settle();
-        // Their monitors keep trying until the next start, and keep their requests until then.
-        drop(machines);
+    let device = ways.device.map(|device| block_device::begin(device, &all)).transpose()?;
+    let served = serve(members, &serving, &config, note.as_ref());
+    leave_ways(served, ways.machines, device)
+}
+
+/// Ends what led to the shards beside the clients' sockets, once these have ended so.
+fn leave_ways(
+    served: Result<()>,
+    machines: Option<VhostUser>,
+    device: Option<UblkRun>,
+) -> Result<String> {
+    if served.is_ok() {
+        device.iter().for_each(UblkRun::settle);
+        machines.iter().for_each(VhostUser::settle);
     }
+    // Their monitors keep trying until the next start, and keep their requests until then.
+    drop(machines);
+    let ended = device.map_or(Ok(()), UblkRun::end);
+    served?;
+    ended.context("[ublk]")?;
     Ok(String::new())
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct VhostUserSection {
 }
 
 /// The doors of each shard.
-type Doors = Vec<Vec<Box<dyn Door>>>;
+pub(super) type Doors = Vec<Vec<Box<dyn Door>>>;
 
 const fn default_queues() -> u16 {
     64
