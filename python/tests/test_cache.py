@@ -202,7 +202,7 @@ def test_policies_have_their_parameters() -> None:
         (lambda: tc.Cache("lru", 3, ram=3), "give the size"),
         (lambda: tc.Cache("lru", 0), "at least one page"),
         (lambda: tc.Cache("hat", 3), "two cache tiers"),
-        (lambda: tc.Cache("lrru", 3), "no policy is called `lrru`"),
+        (lambda: tc.Cache("lrru", 3), "unknown policy `lrru`"),
         (lambda: tc.Cache("lru", {"ram": [3, 4]}), "one size per tier"),  # type: ignore[dict-item]
         (lambda: tc.Cache("lru", 3, disk_pages=0), "from 1 to"),
         (lambda: tc.Cache("opt", 3), "give the trace"),

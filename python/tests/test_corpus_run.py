@@ -157,7 +157,7 @@ def test_what_cannot_be_is_said_at_once(manifest: Path, tmp_path: Path) -> None:
         ({"sample": 2}, tc.ConfigurationError, "sample=2: it takes a share"),
         ({"shard": "3/2"}, tc.ConfigurationError, "`3/2` is not a shard"),
         ({"split": "tune"}, tc.FileError, "its traces are not split"),
-        ({"datasets": "zip"}, tc.FileError, "no data set is called `zip`"),
+        ({"datasets": "zip"}, tc.FileError, "unknown data set `zip`"),
         ({"over_time": 3}, tc.ConfigurationError, "no figures over time"),
         ({"buffer_sizes": None}, tc.ConfigurationError, "buffer_sizes: give at least one"),
         ({"threads": 0}, tc.ConfigurationError, "threads=0"),

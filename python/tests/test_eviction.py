@@ -185,7 +185,7 @@ def test_what_cannot_be_an_algorithm_is_refused(zipf: tc.Trace) -> None:
         tc.TwoTier(flash=NoRemove)
     with pytest.raises(tc.ConfigurationError, match=r"ram=.*it takes the name"):
         tc.TwoTier(ram=OrderedDict)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no algorithm is called `nonesuch`; there are: 2q"):
+    with pytest.raises(ValueError, match="unknown algorithm `nonesuch`; there are: 2q"):
         tc.simulate(zipf, tc.TwoTier(ram="nonesuch"), {"ram": 3, "flash": 9})
 
     class TwoDimensions(CompiledLru):

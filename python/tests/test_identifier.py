@@ -43,7 +43,7 @@ def test_hot_is_what_reaches_the_threshold() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(tc.ConfigurationError, match="no identifier is called `nope`; there are"):
+    with pytest.raises(tc.ConfigurationError, match="unknown identifier `nope`; there are"):
         tc.Identifier("nope", 10)
     with pytest.raises(tc.ConfigurationError, match="no parameter `colour`"):
         tc.Identifier("mbf", 10, colour=1)

@@ -254,7 +254,7 @@ def test_identifiers_are_those_of_the_command_line(
     assert len(tc.hot(zipf, "all")) == len(tc.identifiers())
     reads = tc.Trace.from_arrays([1, 2])
     for arguments, message in [
-        ((zipf, "nope"), "no identifier is called `nope`"),
+        ((zipf, "nope"), "unknown identifier `nope`"),
         ((zipf, []), "a list of names is empty"),
         ((reads, "mbf"), "has no writes to identify hot pages by"),
     ]:
@@ -301,9 +301,9 @@ def test_sizes_may_be_of_numpy(zipf: tc.Trace) -> None:
 
 def test_mistakes_are_named(zipf: tc.Trace) -> None:
     for arguments, message in [
-        ((zipf, "nope", {"ram": 10}), "no policy is called `nope`; there are: "),
+        ((zipf, "nope", {"ram": 10}), "unknown policy `nope`; there are: "),
         ((zipf, "lru", {"ram": "10 apples"}), r"^tiers\[\"ram\"\]: .*64MiB"),
-        ((zipf, "lru", {"sand": 10}), r"^tiers\[\"sand\"\]: no tier is called `sand`"),
+        ((zipf, "lru", {"sand": 10}), r"^tiers\[\"sand\"\]: unknown tier `sand`"),
         ((zipf, "hat", {"ram": 10}), "`hat` runs on"),
         ((zipf, "lru", {"ram": 0}), "at least one page"),
         ((zipf, "lru", {"ram": [1, 2]}), "one size per tier|several are compared"),
@@ -324,7 +324,7 @@ def test_mistakes_are_named(zipf: tc.Trace) -> None:
             r"^parameters\[\"colour\"\]: nothing in this run has parameters",
         ),
         ({"parameters": {"writes": [1]}}, r"^parameters\[\"writes\"\]=\[1\]: it takes text"),
-        ({"devices": {"ram": "floppy"}}, r"^devices\[\"ram\"\]: no device is called `floppy`"),
+        ({"devices": {"ram": "floppy"}}, r"^devices\[\"ram\"\]: unknown device `floppy`"),
         ({"devices": {"flash": "dram"}}, r"^devices\[\"flash\"\]: no tier `flash`; .*ram, disk"),
         ({"latencies": {"disk": -1}}, r"^latencies\[\"disk\"\]: .*at least 0"),
         ({"latencies": {"disk": "far"}}, r"^latencies\[\"disk\"\]='far': it takes a number"),
@@ -336,7 +336,7 @@ def test_mistakes_are_named(zipf: tc.Trace) -> None:
         ({"warm_up": "most"}, "^warm_up='most': it takes accesses"),
         ({"over_time": 1.5}, "^over_time=1.5: it takes a whole number"),
         ({"check": "yes"}, "^check='yes': it takes True or False"),
-        ({"admit": "guess"}, "^admit: no identifier is called `guess`"),
+        ({"admit": "guess"}, "^admit: unknown identifier `guess`"),
     ]:
         with pytest.raises(tc.ConfigurationError, match=message):
             tc.simulate(zipf, "lru", {"ram": 10}, **options)  # type: ignore[arg-type]

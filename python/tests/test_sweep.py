@@ -321,7 +321,7 @@ def test_values_of_a_mapping_are_those_of_toml(folder: Path) -> None:
 
 def test_mistakes_of_a_mapping_are_told_by_its_keys(folder: Path, cluster: Client) -> None:
     cases: list[tuple[dict[str, object], str]] = [
-        ({"policies": ["lru", "arcc"]}, r"key `policies\[1\]`: no policy is called `arcc`"),
+        ({"policies": ["lru", "arcc"]}, r"key `policies\[1\]`: unknown policy `arcc`"),
         ({"polices": ["lru"]}, r"key `polices`: unknown field `polices`"),
         ({"trace": [{"path": "a"}, {"pth": "b"}]}, r"key `trace\[1\]\.pth`: unknown field"),
         ({"tier": [{"name": "ram", "sizes": ["1%", "2y"]}]}, r"key `tier\[0\]\.sizes\[1\]`: "),

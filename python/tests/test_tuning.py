@@ -151,7 +151,7 @@ def test_what_cannot_be_tuned_is_told(
     trace: tc.Trace, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"policy": "hatt"}, tc.ConfigurationError, "no policy is called `hatt`"),
+        ({"policy": "hatt"}, tc.ConfigurationError, "unknown policy `hatt`"),
         ({"policy": "lru"}, tc.ConfigurationError, "`lru` has no parameter to tune"),
         ({"search": ["x"]}, tc.ConfigurationError, "`hat` has no parameter `x` to tune"),
         (

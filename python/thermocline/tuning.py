@@ -173,7 +173,7 @@ def tune(
     entry = next((one for one in policies() if one.name == policy), None)
     if entry is None:
         known = ", ".join(one.name for one in policies())
-        message = f"policy: no policy is called `{policy}`; there are: {known}"
+        message = f"policy: unknown policy `{policy}`; there are: {known}"
         raise ConfigurationError(message)
     space = _space(policy, entry.parameters, search)
     study = _study(seed)

@@ -34,7 +34,7 @@ pub struct Catalogue(Vec<Device>);
 #[non_exhaustive]
 pub enum DeviceError {
     /// No device of this name is known.
-    #[error("no device is called `{name}`; {known}")]
+    #[error("unknown device `{name}`; {known}")]
     Unknown {
         /// The name asked for.
         name: String,

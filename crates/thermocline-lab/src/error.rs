@@ -42,10 +42,15 @@ pub enum LabError {
         page_size_bytes: u64,
     },
     /// A size is beyond what page ids can count.
-    #[error("tier `{tier}` would hold {pages} pages; the limit is {max_pages}: use larger pages")]
+    #[error("tier `{tier}` would hold {pages} pages; the limit is {max_pages}: {advice}", advice = match size {
+        TierSize::Bytes(_) => "take a smaller size, or larger pages",
+        TierSize::Pages(_) | TierSize::FootprintPercent(_) | TierSize::TimesAbove(_) => "the number is too large",
+    })]
     TierTooLarge {
         /// The tier.
         tier: String,
+        /// The size given.
+        size: TierSize,
         /// Its size in pages.
         pages: f64,
         /// The greatest size.
@@ -270,7 +275,7 @@ pub enum LabError {
         source: Box<Self>,
     },
     /// No policy has this name.
-    #[error("no policy is called `{name}`; {known}")]
+    #[error("unknown policy `{name}`; {known}")]
     UnknownPolicy {
         /// The name given.
         name: String,
@@ -278,7 +283,7 @@ pub enum LabError {
         known: String,
     },
     /// No write buffer has this name.
-    #[error("no write buffer is called `{name}`; {known}")]
+    #[error("unknown write buffer `{name}`; {known}")]
     UnknownBuffer {
         /// The name given.
         name: String,
@@ -292,7 +297,7 @@ pub enum LabError {
         name: String,
     },
     /// No drive has this name.
-    #[error("no drive is called `{name}`; {known}, none, or a file whose name ends in .toml")]
+    #[error("unknown drive `{name}` (neither none nor a file whose name ends in .toml); {known}")]
     UnknownDrive {
         /// The name given.
         name: String,

@@ -235,7 +235,7 @@ fn names(tiers: &[TierSpec]) -> Result<Vec<&'static str>, LabError> {
             Some(_) => return bad(format!("`{}` must be given before `{name}`", known[index])),
             None => {
                 return bad(format!(
-                    "no tier is called `{name}` here; there are: ram, flash; or l1 to l{}",
+                    "unknown tier `{name}`; there are: ram, flash; or l1 to l{}",
                     LEVELS.len()
                 ));
             }

@@ -93,7 +93,7 @@ pub(crate) fn check(given: &ParameterSpec, owners: &[Owner<'_>]) -> Result<(), S
             .collect();
         let known = match alike(&given.name, &names) {
             _ if known.is_empty() => return Err("nothing in this run has parameters".into()),
-            Some(like) => format!("did you mean `{like}`? There are: {}", known.join(", ")),
+            Some(like) => format!("did you mean `{like}`?"),
             None => format!("there are: {}", known.join(", ")),
         };
         return Err(format!("nothing in this run has it; {known}"));

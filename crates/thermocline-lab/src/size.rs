@@ -79,6 +79,7 @@ impl TierSize {
             let max_pages = CAPACITY_PAGES_MAX;
             return Err(LabError::TierTooLarge {
                 tier: tier.into(),
+                size: self,
                 pages: pages.floor(),
                 max_pages,
             });
@@ -217,7 +218,9 @@ mod tests {
             let error = pages(text).unwrap_err().to_string();
             assert!(error.contains("less than a page of 8192 bytes: write"), "{error}");
         }
-        assert!(pages("1e300p").unwrap_err().to_string().contains("larger pages"));
+        let refused = |text| pages(text).unwrap_err().to_string();
+        assert!(refused("1e300p").ends_with("the number is too large"));
+        assert!(refused("1e300").ends_with("take a smaller size, or larger pages"));
         let first = "4x".parse::<TierSize>().unwrap().pages("ram", 4096, 10, None);
         assert!(first.unwrap_err().to_string().contains("first one"));
     }

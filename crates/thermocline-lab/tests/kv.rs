@@ -303,10 +303,10 @@ fn prices_are_of_work_and_of_tiers() {
     };
     let alone = run(&trace, &spec);
     let prefill = alone.prefill_s().unwrap();
-    assert!((alone.dollars.unwrap() - prefill).abs() < 1e-12, "a dollar a second");
+    assert!((alone.dollars().unwrap() - prefill).abs() < 1e-12, "a dollar a second");
     // Five blocks of 4 tokens take 6.25 MiB, and 17 blocks were written, 3.4 times all of them.
     let worn = KvSpec { prices: number("l1", 1024.0), rated_writes: number("l1", 34.0), ..spec };
-    let worn = run(&trace, &worn).dollars.unwrap() - prefill;
+    let worn = run(&trace, &worn).dollars().unwrap() - prefill;
     assert!((worn - 6.25 * 0.1).abs() < 1e-9, "{worn}");
 }
 
@@ -319,10 +319,10 @@ fn what_cannot_be_is_refused_with_its_place() {
     let bytes = TierSpec::new("hbm", &[TierSize::Bytes(1e9)]);
     for (spec, expected) in [
         (KvSpec { policies: named("lrv"), ..good.clone() }, "did you mean `lru`"),
-        (KvSpec { model: Some("gpt".into()), ..good.clone() }, "no model is called `gpt`"),
+        (KvSpec { model: Some("gpt".into()), ..good.clone() }, "unknown model `gpt`"),
         (KvSpec { tiers: vec![], ..good.clone() }, "from 1 to 8 tiers"),
         (KvSpec { tiers: vec![bytes], ..good.clone() }, "how many bytes has a block"),
-        (KvSpec { ttl_s: number("l3"), ..good.clone() }, "no tier is called `l3`"),
+        (KvSpec { ttl_s: number("l3"), ..good.clone() }, "unknown tier `l3`"),
         (KvSpec { admit: vec![1, 1, 1], ..good.clone() }, "for each tier"),
         (KvSpec { admit: vec![0], ..good.clone() }, "at least 1"),
         (KvSpec { private_tiers: Some(3), ..good.clone() }, "private_tiers"),

@@ -90,7 +90,7 @@ impl CustomAlgorithm {
 fn unknown(name: &str) -> PyErr {
     let known = ALGORITHMS.iter().map(thermocline_core::policy::single::Algorithm::name);
     let known = thermocline_core::names::there_are(name, known);
-    PyValueError::new_err(format!("no algorithm is called `{name}`; {known}"))
+    PyValueError::new_err(format!("unknown algorithm `{name}`; {known}"))
 }
 
 impl fmt::Debug for PythonHooks {

@@ -41,7 +41,7 @@ pub(crate) use reading::{
     ColumnOptions, ObjectsAre, PartOfTrace, Reading, TencentUnit, TimeUnit, VolumesOf,
 };
 pub(crate) use shared::{SharedOptions, flag_of};
-pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
+pub(crate) use studies::{MrcOptions, Objective, PlanFor, PlanOptions, SweepOptions};
 pub(crate) use traces::{
     CaptureArguments, ClassesOptions, ConvertOptions, FitOptions, GenerateOptions, Identity,
     InfoOptions, Mmap, RecordOptions, Recorder, TraceCommand, TraceOptions, Workload,

@@ -137,10 +137,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPolicy { name, known } => {
-                write!(f, "no policy is called `{name}`; {known}")
+                write!(f, "unknown policy `{name}`; {known}")
             }
             Self::UnknownIdentifier { name, known } => {
-                write!(f, "no identifier is called `{name}`; {known}")
+                write!(f, "unknown identifier `{name}`; {known}")
             }
             Self::UnknownParameter { owner, name, known } if known.is_empty() => {
                 write!(f, "`{owner}` has no parameter `{name}`: it has none at all")

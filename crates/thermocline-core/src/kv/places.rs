@@ -2,7 +2,7 @@
 
 use super::KvFound;
 use super::settings::Matching;
-use crate::{Clients, PageId};
+use crate::{Clients, PageId, Tier};
 
 /// How many places there may be: each has a bit in the word of a block.
 pub const PLACES_MAX: usize = 64;
@@ -90,6 +90,11 @@ impl Places {
             u32::try_from(stranded).expect("a chain has fewer blocks than there are ids");
         found
     }
+}
+
+/// A place as a tier of an [`Action`](crate::Action).
+pub(super) fn numbered(place: usize) -> Tier {
+    Tier(u8::try_from(place).expect("places are few"))
 }
 
 #[cfg(test)]

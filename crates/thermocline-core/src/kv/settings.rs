@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::places::PLACES_MAX;
-use crate::{CACHE_TIERS_MAX, Clients, Nanos};
+use super::places::{PLACES_MAX, Places, numbered};
+use crate::{CACHE_TIERS_MAX, Clients, Nanos, Tier};
 
 /// How tiers of blocks are set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +190,13 @@ impl KvSettings {
     pub fn places(&self) -> usize {
         let engines = usize::from(self.engines.get());
         engines * self.private_tiers + self.tiers.len() - self.private_tiers
+    }
+
+    /// The place that a tier is for an engine, as the tiers of moves count places.
+    pub fn place(&self, engine: u8, tier: usize) -> Tier {
+        numbered(
+            Places::new(self.engines, self.private_tiers, self.tiers.len()).place(engine, tier),
+        )
     }
 
     /// Checks what drivers have to refuse before.

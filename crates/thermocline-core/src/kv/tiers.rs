@@ -19,7 +19,7 @@ use core::mem;
 
 use super::ages::Ages;
 use super::family::Family;
-use super::places::Places;
+use super::places::{Places, numbered};
 use super::settings::{KvSettings, KvTier, Mode, Order, Touch, Victim};
 use super::stores::{AlgorithmStore, LruStore, Store};
 use super::uses::Uses;
@@ -383,11 +383,6 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
         word &= rest;
         Some(place as usize)
     })
-}
-
-/// A place as a tier of an [`Action`](crate::Action).
-fn numbered(place: usize) -> Tier {
-    Tier(u8::try_from(place).expect("places are few"))
 }
 
 impl<S: Store> PrefixCache for KvTiers<S> {

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum HddError {
     /// No preset has this name.
-    #[error("no disk is called `{name}`; {known}")]
+    #[error("unknown disk `{name}`; {known}")]
     UnknownPreset {
         /// The name asked for.
         name: String,

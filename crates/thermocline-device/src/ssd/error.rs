@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum SsdError {
     /// No preset has this name.
-    #[error("no SSD is called `{name}`; {known}")]
+    #[error("unknown SSD `{name}`; {known}")]
     UnknownPreset {
         /// The name asked for.
         name: String,

@@ -14,6 +14,8 @@ fn presets_are_whole_drives() {
         ("mlc-sata-2011", 64.0),
         ("tlc-nvme", 1000.4),
         ("qlc-nvme", 959.9),
+        ("tlc-nvme-2025", 959.9),
+        ("qlc-nvme-2025", 959.9),
     ];
     for (name, expected) in gigabytes {
         let found = preset(name).logical_bytes() as f64 / 1e9;

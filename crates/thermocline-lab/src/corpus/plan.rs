@@ -293,7 +293,7 @@ impl PlannedTrace {
 fn traces(manifest: &Manifest, request: &Request) -> Result<Vec<PlannedTrace>, LabError> {
     let known = || manifest.datasets.iter().map(|dataset| dataset.name.as_str());
     if let Some(name) = request.datasets.iter().find(|name| !known().any(|one| one == **name)) {
-        let reason = format!("no data set is called `{name}`; {}", there_are(name, known()));
+        let reason = format!("unknown data set `{name}`; {}", there_are(name, known()));
         return Err(LabError::file(&manifest.path, reason));
     }
     if request.split.is_some() && !manifest.is_split() {

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{BUFFERS, IDENTIFIERS, INTERVALS, PROMPTS, RUNS, of_run, of_tier};
-use crate::kv::{KvModel, KvPolicySummary, KvSummary, KvTraceSummary};
+use crate::kv::{KvDriveSummary, KvModel, KvPolicySummary, KvSummary, KvTraceSummary};
 use crate::summary::{ClientSummary, Gauge, PolicySummary, Summary, TraceSummary};
 use crate::{
     BufferPolicySummary, BufferSummary, Cost, FlushSize, IdentifierSummary, Interval,
@@ -154,6 +154,8 @@ impl Serialize for KvSummary {
             name: &'a str,
             capacity_blocks: u64,
             copies: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            drive: Option<&'a KvDriveSummary>,
             #[serde(flatten)]
             figures: Map<String, Value>,
         }
@@ -173,6 +175,7 @@ impl Serialize for KvSummary {
             name: &tier.name,
             capacity_blocks: tier.capacity_blocks,
             copies: tier.copies,
+            drive: tier.drive.as_ref(),
             figures: of_tier(PROMPTS, self, place),
         });
         let prompts = Prompts {

@@ -98,6 +98,24 @@ pub const PROMPTS: &[Row] = &[
         KvSummary::lifetime_years,
     )
     .shown(more(On::BelowRam, "{Tier} lasts", "years", three_decimals)),
+    Row::tier_real(
+        "write_amplification",
+        "",
+        "pages that the cells of the tier's drive take per page of a block written to it, once the tier is full; with a drive",
+        |run, tier| Some(run.tiers[tier].drive.as_ref()?.write_amplification),
+    ),
+    Row::tier_real(
+        "dollars_per_million_tokens",
+        "price",
+        "the price of the tier by time or by wear, whichever is more, per million tokens; with its price",
+        |run, tier| share(run.tiers[tier].dollars? * 1e6, run.tokens as f64),
+    ),
+    Row::real(
+        "processor_dollars_per_million_tokens",
+        "price",
+        "the price of the processors while they prefill, per million tokens; with their price",
+        |run| share(run.processor_dollars? * 1e6, run.tokens as f64),
+    ),
     Row::real(
         "prefill_flops",
         "FLOP",
@@ -145,7 +163,7 @@ pub const PROMPTS: &[Row] = &[
         "dollars_per_million_tokens",
         "price",
         "processors while they prefill, and tiers by time or by wear, whichever is more, per million tokens; with prices",
-        |run| share(run.dollars? * 1e6, run.tokens as f64),
+        |run| share(run.dollars()? * 1e6, run.tokens as f64),
     )
     .shown(less(On::Everything, "Price of a million tokens", "", four_digits)),
 ];

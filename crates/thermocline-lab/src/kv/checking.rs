@@ -54,6 +54,11 @@ impl Checker {
         Ok(found)
     }
 
+    /// The moves of the last request.
+    pub(super) fn moves(&self) -> &Actions {
+        &self.moves
+    }
+
     /// The prefix rule once more, on what the Ledger says of each block.
     fn look_up(
         &mut self,

@@ -5,6 +5,7 @@
 //! other, in the order of the file. See `docs/kv.md`.
 
 mod checking;
+mod drive;
 mod models;
 mod money;
 mod policies;
@@ -16,11 +17,15 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use thermocline_core::config::Given;
 use thermocline_core::kv::KvSettings;
+use thermocline_device::ssd::SsdConfig;
 use thermocline_trace::prompts::PromptTrace;
 
 use crate::{LabError, SECONDS_PER_DAY, WarmUp, Watch};
 
+pub use drive::KvDriveSummary;
+pub(crate) use drive::rated_writes;
 pub use models::{KV_MODELS, KvModel};
+pub(crate) use money::GIB;
 pub use policies::KvPolicy;
 
 /// One run: everything but the trace.
@@ -42,6 +47,8 @@ pub struct KvConfiguration {
     pub block_bytes: Option<u64>,
     /// What work, loading and tiers cost.
     pub costs: KvCosts,
+    /// The drive that each tier lies on; one with a drive needs `block_bytes`.
+    pub drives: Vec<Option<SsdConfig>>,
     /// Prompts that are not counted.
     pub warm_up: WarmUp,
 }
@@ -125,8 +132,8 @@ pub struct KvSummary {
     pub first_token_s: Vec<f64>,
     /// The sum of these times if loading goes on during the prefill.
     pub overlapped_s: f64,
-    /// The price of all prompts.
-    pub dollars: Option<f64>,
+    /// The price of the processors while they prefill, for all prompts.
+    pub processor_dollars: Option<f64>,
 }
 
 /// The trace of a run.
@@ -198,6 +205,10 @@ pub struct KvTierSummary {
     pub writes: u64,
     /// What it costs.
     pub costs: KvTierCosts,
+    /// The drive that it lies on.
+    pub drive: Option<KvDriveSummary>,
+    /// The price of the tier for the time of all prompts, or of its wear, whichever is more.
+    pub dollars: Option<f64>,
 }
 
 impl KvTraceSummary {
@@ -235,6 +246,13 @@ impl KvSummary {
     /// The capacities of its tiers in blocks: runs with equal ones can be compared.
     pub fn capacities(&self) -> Vec<u64> {
         self.tiers.iter().map(|tier| tier.capacity_blocks).collect()
+    }
+
+    /// The price of all prompts: processors and every tier that has a price; none if the processors have
+    /// none.
+    pub fn dollars(&self) -> Option<f64> {
+        let tiers = self.tiers.iter().filter_map(|tier| tier.dollars);
+        Some(self.processor_dollars? + tiers.sum::<f64>())
     }
 
     /// Tokens that hit, divided by all.

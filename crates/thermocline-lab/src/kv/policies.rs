@@ -136,6 +136,11 @@ impl KvPolicy {
         }
     }
 
+    /// Whether the mode is for the user to choose: neither the policy nor a system settles it.
+    pub(crate) fn takes_modes(&self) -> bool {
+        matches!(self.keeper, Keeper::Recency | Keeper::Algorithm(_))
+    }
+
     /// The state of the system that it models.
     pub fn version(&self) -> Option<&'static str> {
         match &self.keeper {

@@ -1,11 +1,12 @@
 //! One trace of prompts through one cache.
 
-use thermocline_core::Nanos;
 use thermocline_core::config::Values;
 use thermocline_core::kv::{KvFound, KvRequest, PrefixCache};
+use thermocline_core::{Actions, Nanos};
 use thermocline_trace::prompts::{Prompt, PromptTrace};
 
 use super::checking::{Checker, Wrong};
+use super::drive::{self, PlaceDrive};
 use super::tally::{Answered, Tally};
 use super::{
     KvConfiguration, KvPolicySummary, KvSettingsSummary, KvSummary, KvTierSummary, KvTraceSummary,
@@ -21,6 +22,9 @@ struct Stage<'a> {
     configuration: &'a KvConfiguration,
     cache: Box<dyn PrefixCache>,
     checker: Option<Checker>,
+    /// The drives beneath the places of tiers that have one, by tier.
+    drives: Vec<(usize, PlaceDrive)>,
+    moves: Actions,
 }
 
 /// See [`run_kv`](super::run_kv).
@@ -41,6 +45,8 @@ pub(super) fn run(
         configuration,
         cache: policy.build(&values, blocks, settings.clone(), is_checked)?,
         checker: checks_moves.then(|| Checker::new(blocks, settings)),
+        drives: drives(configuration, blocks)?,
+        moves: Actions::new(),
     };
     let requests = trace.prompts().len() as u64;
     let warm_up = configuration.warm_up.accesses(requests)?;
@@ -81,6 +87,7 @@ pub(super) fn run(
         expired: stage.cache.expired(),
         duration: span(counted),
         warm_up,
+        drives: stage.drives,
     };
     Ok(summarise(trace, configuration, &values, counts))
 }
@@ -101,7 +108,13 @@ impl Stage<'_> {
         let request = KvRequest { at: prompt.at, engine, chain: trace.chain(prompt) };
         let policy = || self.configuration.policy.name.to_string();
         let Some(checker) = &mut self.checker else {
-            let found = self.cache.request(request);
+            let found = if self.drives.is_empty() {
+                self.cache.request(request)
+            } else {
+                self.moves.clear();
+                self.cache.request_with_moves(request, &mut self.moves)
+            };
+            self.drives.iter_mut().try_for_each(|(_, drive)| drive.follow(&self.moves))?;
             return match self.cache.violation() {
                 Some(violation) => {
                     let violation = violation.clone();
@@ -110,11 +123,36 @@ impl Stage<'_> {
                 None => Ok(found),
             };
         };
-        checker.request(&mut *self.cache, request).map_err(|wrong| match wrong {
+        let found = checker.request(&mut *self.cache, request).map_err(|wrong| match wrong {
             Wrong::Violation(violation) => LabError::Violation { policy: policy(), violation },
             Wrong::Hits(reason) => LabError::WrongHits { policy: policy(), reason },
-        })
+        })?;
+        self.drives.iter_mut().try_for_each(|(_, drive)| drive.follow(checker.moves()))?;
+        Ok(found)
     }
+}
+
+/// Empty drives beneath every place of each tier that lies on one.
+fn drives(
+    configuration: &KvConfiguration,
+    blocks: u32,
+) -> Result<Vec<(usize, PlaceDrive)>, LabError> {
+    let settings = &configuration.settings;
+    let mut drives = vec![];
+    for (tier, drive) in configuration.drives.iter().enumerate() {
+        let (Some(drive), Some(bytes)) = (drive, configuration.block_bytes) else { continue };
+        let slots = settings.tiers[tier].capacity_pages;
+        if slots == 0 {
+            continue;
+        }
+        let is_private = tier < settings.private_tiers;
+        let engines = if is_private { settings.engines.get() } else { 1 };
+        for engine in 0..engines {
+            let place = settings.place(engine, tier);
+            drives.push((tier, PlaceDrive::new(place, slots, bytes, blocks, drive)?));
+        }
+    }
+    Ok(drives)
 }
 
 /// From the first arrival to the last.
@@ -132,6 +170,7 @@ struct Counts {
     expired: u64,
     duration: Nanos,
     warm_up: u64,
+    drives: Vec<(usize, PlaceDrive)>,
 }
 
 fn summarise(
@@ -141,18 +180,30 @@ fn summarise(
     counts: Counts,
 ) -> KvSummary {
     let KvConfiguration { policy, settings, .. } = configuration;
-    let Counts { mut tally, writes, expired, duration, warm_up } = counts;
+    let Counts { mut tally, writes, expired, duration, warm_up, drives } = counts;
     tally.first_token_s.sort_unstable_by(f64::total_cmp);
     let engines = u64::from(settings.engines.get());
     let tiers = settings.tiers.iter().zip(&configuration.tier_names).enumerate();
-    let tiers = tiers.map(|(place, (tier, name))| KvTierSummary {
-        name: name.clone(),
-        capacity_blocks: tier.capacity_pages.into(),
-        copies: if place < settings.private_tiers { engines } else { 1 },
-        hits: tally.hits[place],
-        hit_tokens: tally.tier_tokens[place],
-        writes: writes[place],
-        costs: configuration.costs.tiers[place],
+    let tiers = tiers.map(|(place, (tier, name))| {
+        let of_tier = drives.iter().filter(|(tier, _)| *tier == place);
+        let of_tier: Vec<&PlaceDrive> = of_tier.map(|(_, drive)| drive).collect();
+        let config = configuration.drives[place].as_ref().filter(|_| !of_tier.is_empty());
+        let drive = config.map(|config| drive::summary(config, &of_tier));
+        let mut costs = configuration.costs.tiers[place];
+        let rated = config.zip(drive.as_ref());
+        let rated = rated.map(|(config, one)| drive::rated_writes(config, one.write_amplification));
+        costs.rated_writes = rated.or(costs.rated_writes);
+        KvTierSummary {
+            name: name.clone(),
+            capacity_blocks: tier.capacity_pages.into(),
+            copies: if place < settings.private_tiers { engines } else { 1 },
+            hits: tally.hits[place],
+            hit_tokens: tally.tier_tokens[place],
+            writes: writes[place],
+            costs,
+            drive,
+            dollars: None,
+        }
     });
     let mut summary = KvSummary {
         trace: KvTraceSummary::of(trace),
@@ -181,8 +232,8 @@ fn summarise(
         flops_per_s: configuration.costs.flops_per_s,
         first_token_s: tally.first_token_s,
         overlapped_s: tally.overlapped_s,
-        dollars: None,
+        processor_dollars: None,
     };
-    summary.dollars = money::dollars(&summary, &configuration.costs);
+    money::set(&mut summary, &configuration.costs);
     summary
 }

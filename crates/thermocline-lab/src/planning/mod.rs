@@ -12,6 +12,7 @@
 mod asked;
 mod choice;
 mod engine;
+mod prompts;
 
 use std::cmp::Ordering;
 use std::slice;
@@ -38,6 +39,9 @@ use crate::{
 pub use asked::{CURRENCY, LEAST_YEARS, Objective, PlanOptions};
 pub use choice::{Choice, StruckOut};
 pub use engine::{EnginePoint, check_engine_pages};
+pub use prompts::{
+    DRIVE_TIER, KvChoice, KvObjective, KvPlan, KvPlanOptions, KvPlanTier, KvStruckOut,
+};
 
 /// So many candidates are simulated in full.
 pub const FINALISTS: usize = 24;
@@ -463,8 +467,13 @@ impl<'a> Priced<'a> {
 
 /// Sizes up to `most`, evenly spaced in their logarithm, ascending.
 fn sizes(most: u32) -> Vec<u32> {
+    sizes_of(most, SIZES)
+}
+
+/// The same, of which there are `count`, at least two, or fewer if pages are too few.
+fn sizes_of(most: u32, count: u32) -> Vec<u32> {
     let size = |index: u32| {
-        let exponent = f64::from(SIZES - 1 - index) / f64::from(SIZES - 1);
+        let exponent = f64::from(count - 1 - index) / f64::from(count - 1);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -473,7 +482,7 @@ fn sizes(most: u32) -> Vec<u32> {
         let pages = (f64::from(most) / SIZES_SPAN.powf(exponent)).floor() as u32;
         pages
     };
-    let mut sizes: Vec<u32> = (0..SIZES).map(size).filter(|&pages| pages > 0).collect();
+    let mut sizes: Vec<u32> = (0..count).map(size).filter(|&pages| pages > 0).collect();
     sizes.dedup();
     sizes
 }

@@ -1,6 +1,9 @@
 //! The report of caches of keys and values: what hits where, what that saves, and what it wears.
 
-use super::{BarChart, Cell, Chart, Drawn as _, Figure, Options, Report, Table};
+use super::chart::share_y;
+use super::{
+    Axis, BarChart, Cell, Chart, Drawn as _, Figure, LineChart, Options, Report, Series, Table,
+};
 use crate::kv::{KvModel, KvSummary};
 use crate::metric::{Metric, byte_size, grouped, prompt_columns};
 use crate::verdict;
@@ -13,9 +16,7 @@ pub fn prompts(summaries: &[KvSummary], options: &Options) -> Report {
         report.paragraph(&about(first));
     }
     let metrics = prompt_columns(summaries);
-    let of_metric = |metric: &Metric<KvSummary>| vec![chart(summaries, metric)];
-    let choices = metrics.iter().map(|metric| (metric.title_with_unit(), of_metric(metric)));
-    report.figure(Figure { title: "Figures by policy".into(), choices: choices.collect() });
+    report.figure(by_size(summaries, &metrics));
     report.heading("All figures");
     report.paragraph("A star marks the best of its column among tiers of equal size.");
     for metric in &metrics {
@@ -60,22 +61,131 @@ fn about(run: &KvSummary) -> String {
     text
 }
 
-/// The name of a run, with its sizes where these differ.
-fn label(summaries: &[KvSummary], run: &KvSummary) -> String {
-    let name = &run.policy.name;
-    let is_same = summaries.iter().all(|other| other.capacities() == run.capacities());
-    if is_same { name.clone() } else { format!("{name} ({})", sizes(run)) }
-}
-
 fn sizes(run: &KvSummary) -> String {
     run.capacities().into_iter().map(grouped).collect::<Vec<String>>().join(", ")
 }
 
-fn chart(summaries: &[KvSummary], metric: &Metric<KvSummary>) -> Chart {
-    let bar = |run: &KvSummary| Some((label(summaries, run), metric.value(run)?));
-    let bars = summaries.iter().filter_map(bar).collect();
-    let x_title = metric.title_with_unit();
-    BarChart { title: metric.title.to_string(), x_title, bars }.chart()
+/// Every figure: bars at one size, lines over several.
+fn by_size(summaries: &[KvSummary], metrics: &[Metric<KvSummary>]) -> Figure {
+    let ladders = ladders(summaries);
+    let choices = metrics.iter().map(|metric| {
+        let mut charts: Vec<Chart> = ladders.iter().map(|ladder| ladder.chart(metric)).collect();
+        share_y(&mut charts);
+        (metric.title_with_unit(), charts)
+    });
+    let title = match &ladders[..] {
+        [Ladder { sizes, over, .. }, ..] if sizes.len() > 1 => {
+            format!("Figures over size of {over}")
+        }
+        _ => "Figures by policy".into(),
+    };
+    Figure { title, choices: choices.collect() }
+}
+
+/// Runs at sizes that one chart can show: only the tiers that are counted in `sizes` differ.
+struct Ladder<'a> {
+    /// The sizes of the other tiers, if other ladders have others.
+    common: Option<String>,
+    /// What the sizes are of.
+    over: String,
+    /// The sizes in blocks, ascending.
+    sizes: Vec<u64>,
+    /// The runs, each with its size.
+    runs: Vec<(u64, &'a KvSummary)>,
+}
+
+/// Returns one ladder if all tiers that vary grow together; otherwise one for each choice of all tiers but
+/// the last one that varies.
+fn ladders(summaries: &[KvSummary]) -> Vec<Ladder<'_>> {
+    let Some(first) = summaries.first() else { return vec![] };
+    let mut sizes: Vec<Vec<u64>> = summaries.iter().map(KvSummary::capacities).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let varies = |tier: &usize| sizes.iter().any(|size| size[*tier] != sizes[0][*tier]);
+    let varying: Vec<usize> = (0..first.tiers.len()).filter(varies).collect();
+    // Sizes that all grow together are one ladder; of a grid, no sum says which point it is.
+    let grow_together =
+        sizes.windows(2).all(|pair| varying.iter().all(|&tier| pair[0][tier] < pair[1][tier]));
+    let counted = if grow_together { &varying[..] } else { &varying[varying.len() - 1..] };
+    let rest = |size: &[u64]| -> Vec<u64> {
+        let others = size.iter().enumerate().filter(|(tier, _)| !counted.contains(tier));
+        others.map(|(_, &blocks)| blocks).collect()
+    };
+    let mut rests: Vec<Vec<u64>> = sizes.iter().map(|size| rest(size)).collect();
+    rests.dedup();
+    let names = counted.iter().map(|&tier| first.tiers[tier].name.as_str());
+    let over = names.collect::<Vec<&str>>().join(" and ");
+    let is_grid = rests.len() > 1;
+    let ladder = |common: Vec<u64>| {
+        let runs = summaries.iter().map(|run| (run.capacities(), run));
+        let runs = runs.filter(|(size, _)| rest(size) == common);
+        let runs: Vec<(u64, &KvSummary)> =
+            runs.map(|(size, run)| (counted.iter().map(|&tier| size[tier]).sum(), run)).collect();
+        let mut sizes: Vec<u64> = runs.iter().map(|(size, _)| *size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let others = first.tiers.iter().enumerate().filter(|(tier, _)| !counted.contains(tier));
+        let words = others.zip(common).map(|((_, tier), blocks)| {
+            let size = first.block_bytes.map(|bytes| byte_size(blocks * bytes));
+            format!(
+                "{} {}",
+                tier.name,
+                size.unwrap_or_else(|| format!("{} blocks", grouped(blocks)))
+            )
+        });
+        let common = is_grid.then(|| words.collect::<Vec<String>>().join(", "));
+        Ladder { common, over: over.clone(), sizes, runs }
+    };
+    rests.into_iter().map(ladder).collect()
+}
+
+impl Ladder<'_> {
+    /// A chart of one metric, in which each policy has one colour.
+    fn chart(&self, metric: &Metric<KvSummary>) -> Chart {
+        let mut policies: Vec<&str> = vec![];
+        for (_, run) in &self.runs {
+            if !policies.contains(&run.policy.name.as_str()) {
+                policies.push(&run.policy.name);
+            }
+        }
+        let value = |policy: &str, size: u64| {
+            let mut runs = self.runs.iter();
+            let run = runs.find(|(own, run)| *own == size && run.policy.name == policy);
+            run.and_then(|(_, run)| metric.value(run))
+        };
+        let title = |title: String| match &self.common {
+            Some(common) => format!("{title}, {common}"),
+            None => title,
+        };
+        let unit = metric.title_with_unit();
+        let name = self.common.clone().unwrap_or_else(|| metric.title.to_string());
+        if let [size] = self.sizes[..] {
+            let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, size)?));
+            let bars = policies.iter().filter_map(bar).collect();
+            let chart = BarChart { title: title(metric.title.to_string()), x_title: unit, bars };
+            return chart.chart().named(name);
+        }
+        let block_bytes = self.runs.first().and_then(|(_, run)| run.block_bytes);
+        let x = match block_bytes {
+            Some(bytes) => {
+                let bytes: Vec<u64> = self.sizes.iter().map(|blocks| blocks * bytes).collect();
+                Axis::sizes(&self.over, &bytes)
+            }
+            None => Axis::counts(&format!("{} (blocks)", self.over), &self.sizes),
+        };
+        let series = policies.iter().map(|policy| Series {
+            name: (*policy).into(),
+            values: self.sizes.iter().map(|&size| value(policy, size)).collect(),
+        });
+        let chart = LineChart {
+            title: title(format!("{} over size of {}", metric.title, self.over)),
+            x,
+            y_title: unit,
+            series: series.collect(),
+            emphasised: vec![],
+        };
+        chart.chart().named(name)
+    }
 }
 
 /// One row per run.
@@ -131,4 +241,107 @@ fn settings(summaries: &[KvSummary]) -> Table {
     let header =
         ["policy", "models", "mode", "leaves first", "makes room", "uses", "engines", "parameters"];
     Table { header: header.map(String::from).to_vec(), rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::{
+        KvPolicySummary, KvSettingsSummary, KvTierCosts, KvTierSummary, KvTraceSummary,
+    };
+
+    /// A run with these sizes of `hbm` and `ssd`.
+    fn run(policy: &str, sizes: [u64; 2], hit_tokens: u64) -> KvSummary {
+        let tier = |(name, capacity_blocks): (&str, u64)| KvTierSummary {
+            name: name.into(),
+            capacity_blocks,
+            copies: 1,
+            hits: 0,
+            hit_tokens: 0,
+            writes: 0,
+            costs: KvTierCosts::default(),
+            drive: None,
+            dollars: None,
+        };
+        KvSummary {
+            trace: KvTraceSummary {
+                path: "t".into(),
+                format: "mooncake",
+                block_tokens: 512,
+                requests: 1,
+                distinct_blocks: 1,
+            },
+            policy: KvPolicySummary {
+                name: policy.into(),
+                version: None,
+                parameters: serde_json::Map::new(),
+                settings: KvSettingsSummary {
+                    mode: None,
+                    order: "tail",
+                    matching: "cascade",
+                    touch: None,
+                    victim: None,
+                    admit: None,
+                    ghost_blocks: None,
+                    engines: 1,
+                    private_tiers: 1,
+                },
+            },
+            model: None,
+            block_bytes: None,
+            warm_up_requests: 0,
+            requests: 1,
+            tokens: 1000,
+            blocks: 2,
+            hit_tokens,
+            hit_blocks: 1,
+            stranded: 0,
+            complete: 0,
+            unlimited_hit_tokens: 1000,
+            expired: 0,
+            duration_s: 1.0,
+            tiers: ["hbm", "ssd"].into_iter().zip(sizes).map(tier).collect(),
+            flops: 0,
+            saved_flops: 0,
+            flops_per_s: 1.0,
+            first_token_s: vec![],
+            overlapped_s: 0.0,
+            processor_dollars: None,
+        }
+    }
+
+    /// The title of the figure, and for each of the first metric's charts its title and its series.
+    fn drawn(sizes: &[[u64; 2]]) -> (String, Vec<(String, Vec<String>)>) {
+        let of = |&size: &[u64; 2]| ["lru", "arc"].map(|policy| run(policy, size, size[1]));
+        let runs: Vec<KvSummary> = sizes.iter().flat_map(of).collect();
+        let figure = by_size(&runs, &prompt_columns(&runs));
+        let (metric, charts) = &figure.choices[0];
+        assert_eq!(metric, "Tokens that hit, %");
+        let chart = |chart: &Chart| {
+            let styles = &chart.vega_lite()["layer"][0]["encoding"]["color"]["scale"]["domain"];
+            let names = styles.as_array().into_iter().flatten();
+            let names = names.filter_map(|name| name.as_str().map(str::to_owned));
+            (chart.title().to_owned(), names.collect())
+        };
+        (figure.title.clone(), charts.iter().map(chart).collect())
+    }
+
+    #[test]
+    fn each_policy_is_one_line_over_sizes() {
+        let both = || vec!["lru".to_owned(), "arc".to_owned()];
+        let lines = |title: &str| (title.to_owned(), both());
+        let (title, charts) = drawn(&[[4, 20], [4, 40], [4, 80]]);
+        assert_eq!(title, "Figures over size of ssd");
+        assert_eq!(charts, [lines("Tokens that hit over size of ssd")]);
+        let (title, charts) = drawn(&[[4, 20], [8, 40], [16, 80]]);
+        assert_eq!(title, "Figures over size of hbm and ssd");
+        assert_eq!(charts, [lines("Tokens that hit over size of hbm and ssd")]);
+        let (_, charts) = drawn(&[[4, 20], [4, 40], [8, 20], [8, 40]]);
+        let expected = ["hbm 4 blocks", "hbm 8 blocks"]
+            .map(|common| lines(&format!("Tokens that hit over size of ssd, {common}")));
+        assert_eq!(charts, expected);
+        let (title, charts) = drawn(&[[4, 20]]);
+        assert_eq!(title, "Figures by policy");
+        assert_eq!(charts[0].0, "Tokens that hit");
+    }
 }

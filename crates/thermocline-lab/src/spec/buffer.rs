@@ -90,8 +90,9 @@ impl BufferSpec {
             None | Some("none") => Ok(None),
             Some(ORACLE) if has_handles => Ok(Some(Chosen::Oracle)),
             Some(ORACLE) => {
-                let reason = "an oracle chooses placement handles: give the drive some, as `placement` handles=8";
-                Err(LabError::at(&[Key("streams")], reason))
+                // The remedy is at the other option, so that is the one to name.
+                let reason = "the drive has no placement handles for the oracle to choose from: give it some, as in handles=8";
+                Err(LabError::at(&[Key("placement")], reason))
             }
             Some(name) => match hotness::registry::find(name) {
                 Ok(entry) => Ok(Some(Chosen::Identifier(entry))),

@@ -4,13 +4,14 @@ use std::str::FromStr;
 
 use thermocline_core::kv::{KvSettings, KvTier, Matching, Mode, Order, PLACES_MAX, Touch, Victim};
 use thermocline_core::{CACHE_TIERS_MAX, Clients, Nanos};
+use thermocline_device::ssd::SsdConfig;
 use thermocline_trace::prompts::PromptTrace;
 
 use super::Step::{At, Key};
-use super::{ParameterSpec, Selection, TierSpec};
+use super::{DriveSpec, ParameterSpec, Selection, TierSpec};
 use crate::kv::{KV_MODELS, KvConfiguration, KvCosts, KvModel, KvPolicy, KvTierCosts, Split};
 use crate::parameters::{Owner, Parameters};
-use crate::{LabError, WarmUp};
+use crate::{LabError, WarmUp, find_ssd};
 use thermocline_core::names::there_are;
 
 /// Caches of keys and values: policies, tiers, and how these are filled.
@@ -52,6 +53,8 @@ pub struct KvSpec {
     pub prices: Vec<TierNumber>,
     /// How often tiers may be written as a whole.
     pub rated_writes: Vec<TierNumber>,
+    /// The drives that tiers lie on.
+    pub drives: Vec<TierDrive>,
     /// Floating-point operations per second of the processors of a prefill, at their peak, in units of
     /// 10^12.
     pub teraflops: f64,
@@ -76,6 +79,28 @@ pub struct TierNumber {
     pub tier: String,
     /// The number, at least 0.
     pub number: f64,
+}
+
+/// The drive of a tier, as in `ssd=tlc-nvme`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierDrive {
+    /// The tier.
+    pub tier: String,
+    /// The drive.
+    pub drive: DriveSpec,
+}
+
+impl FromStr for TierDrive {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "write a tier and a drive, as in ssd=tlc-nvme".to_owned();
+        let (tier, drive) = text.split_once('=').ok_or_else(wrong)?;
+        if tier.is_empty() || drive.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Self { tier: tier.into(), drive: drive.into() })
+    }
 }
 
 /// Bandwidths in GB per second where none is given: what a host of eight accelerators loads from its
@@ -122,6 +147,7 @@ impl Default for KvSpec {
             bandwidths: vec![],
             prices: vec![],
             rated_writes: vec![],
+            drives: vec![],
             teraflops: 8.0 * 312.0,
             efficiency: 0.5,
             processors_per_hour: None,
@@ -140,19 +166,59 @@ impl KvSpec {
     /// # Errors
     /// A name that is not known, tiers or numbers that cannot be, or a size in bytes without a model.
     pub fn configurations(&self, trace: &PromptTrace) -> Result<Vec<KvConfiguration>, LabError> {
-        let suits = |policy: &KvPolicy| policy.suits(self.tiers.len(), self.engines);
-        let all = || KvPolicy::all().into_iter().filter(suits).collect();
-        let policies = self.policies.resolve(all, KvPolicy::find)?;
+        let all = || KvPolicy::all().into_iter().filter(|policy| self.suits(policy)).collect();
+        self.configurations_of(&self.policies.resolve(all, KvPolicy::find)?, trace)
+    }
+
+    /// The same, without the policies that do not run on so many tiers.
+    ///
+    /// # Errors
+    /// As [`Self::configurations`].
+    pub(crate) fn configurations_that_suit(
+        &self,
+        trace: &PromptTrace,
+    ) -> Result<Vec<KvConfiguration>, LabError> {
+        let mut policies = self.policies.resolve(KvPolicy::all, KvPolicy::find)?;
+        policies.retain(|policy| self.suits(policy));
+        self.configurations_of(&policies, trace)
+    }
+
+    fn suits(&self, policy: &KvPolicy) -> bool {
+        policy.suits(self.tiers.len(), self.engines)
+    }
+
+    /// Bytes of a block, if they or a model are given.
+    ///
+    /// # Errors
+    /// A model that is not known.
+    pub(crate) fn bytes_of_block(&self, trace: &PromptTrace) -> Result<Option<u64>, LabError> {
+        let tokens = u64::from(trace.block_tokens());
+        let of_model = self.model()?.map(|model| model.token_bytes * tokens);
+        Ok(self.block_bytes.or(of_model))
+    }
+
+    fn configurations_of(
+        &self,
+        policies: &[KvPolicy],
+        trace: &PromptTrace,
+    ) -> Result<Vec<KvConfiguration>, LabError> {
         let entries: Vec<_> = policies.iter().filter_map(KvPolicy::entry).collect();
         let owners: Vec<Owner<'_>> = entries.iter().map(|&entry| entry.into()).collect();
         let parameters = Parameters::new(&self.parameters, &owners)?;
         let model = self.model()?;
-        let costs = self.costs()?;
-        let of_model = model.map(|model| model.token_bytes * u64::from(trace.block_tokens()));
-        let block_bytes = self.block_bytes.or(of_model);
+        let drives = self.drives()?;
+        let costs = self.costs(&drives)?;
+        let block_bytes = self.bytes_of_block(trace)?;
+        if let (Some(place), None) = (drives.iter().position(Option::is_some), block_bytes) {
+            let tier = &self.tiers[place].name;
+            let reason = format!(
+                "how many bytes of the drive of `{tier}` does a block take? Give a model, as llama-3-70b, or the bytes of a block"
+            );
+            return Err(LabError::at(&[Key("drives")], reason));
+        }
         let mut configurations = vec![];
         for capacities in self.capacities(trace, block_bytes)? {
-            for policy in &policies {
+            for policy in policies {
                 let settings = self.settings(policy, &capacities)?;
                 let own = policy.entry().map(|entry| parameters.of(&[entry.into()]));
                 let own = own.unwrap_or_default().into_iter();
@@ -165,6 +231,7 @@ impl KvSpec {
                     model,
                     block_bytes,
                     costs: costs.clone(),
+                    drives: drives.clone(),
                     warm_up: self.warm_up,
                 });
             }
@@ -176,7 +243,7 @@ impl KvSpec {
         let find = |name: &String| {
             KV_MODELS.iter().find(|model| model.name == name).copied().ok_or_else(|| {
                 let known = there_are(name, KV_MODELS.iter().map(|model| model.name));
-                LabError::at(&[Key("model")], format!("no model is called `{name}`; {known}"))
+                LabError::at(&[Key("model")], format!("unknown model `{name}`; {known}"))
             })
         };
         self.model.as_ref().map(find).transpose()
@@ -282,11 +349,21 @@ impl KvSpec {
     fn place(&self, option: &'static str, name: &str) -> Result<usize, LabError> {
         self.tiers.iter().position(|tier| tier.name == name).ok_or_else(|| {
             let known = there_are(name, self.tiers.iter().map(|tier| tier.name.as_str()));
-            LabError::at(&[Key(option)], format!("no tier is called `{name}`; {known}"))
+            LabError::at(&[Key(option)], format!("unknown tier `{name}`; {known}"))
         })
     }
 
-    fn costs(&self) -> Result<KvCosts, LabError> {
+    /// The drive that each tier lies on.
+    fn drives(&self) -> Result<Vec<Option<SsdConfig>>, LabError> {
+        let mut drives = vec![None; self.tiers.len()];
+        for TierDrive { tier, drive } in &self.drives {
+            let config = find_ssd(drive).map_err(|error| LabError::at(&[Key("drives")], error))?;
+            drives[self.place("drives", tier)?] = Some(config);
+        }
+        Ok(drives)
+    }
+
+    fn costs(&self, drives: &[Option<SsdConfig>]) -> Result<KvCosts, LabError> {
         let positive = [
             ("teraflops", self.teraflops),
             ("efficiency", self.efficiency),
@@ -305,9 +382,11 @@ impl KvSpec {
         };
         let of_tier = |(place, tier): (usize, &TierSpec)| KvTierCosts {
             // What is in the first tier is where the processors want it.
-            bytes_per_s: default(BANDWIDTHS, &tier.name)
-                .filter(|_| place > 0)
-                .map(|number| number * 1e9),
+            bytes_per_s: drives[place]
+                .as_ref()
+                .and_then(stated_bytes_per_s)
+                .or_else(|| default(BANDWIDTHS, &tier.name).map(|number| number * 1e9))
+                .filter(|_| place > 0),
             price_per_gib: None,
             rated_writes: default(RATED_WRITES, &tier.name),
         };
@@ -330,4 +409,12 @@ impl KvSpec {
             tiers,
         })
     }
+}
+
+/// What a drive loads in a second: as its data sheet states it, else what its link takes, if that takes
+/// time.
+pub(crate) fn stated_bytes_per_s(drive: &SsdConfig) -> Option<f64> {
+    let stated = drive.datasheet.as_ref().and_then(|stated| stated.sequential_read_mb_per_s);
+    let of_link = Some(drive.host_link_mb_per_s).filter(|&link| link > 0.0);
+    Some(stated.or(of_link)? * 1e6)
 }

@@ -9,6 +9,7 @@ mod comparison;
 mod identification;
 mod miss_ratios;
 mod plan;
+mod prompt_plan;
 mod prompts;
 mod sweep;
 
@@ -17,6 +18,7 @@ pub use comparison::verdict;
 pub use identification::identification;
 pub use miss_ratios::miss_ratios;
 pub use plan::plan;
+pub use prompt_plan::prompt_plan;
 pub use prompts::prompts;
 pub use sweep::sweep;
 

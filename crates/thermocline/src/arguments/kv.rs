@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use thermocline_core::kv::{Matching, Mode, Order, Touch, Victim};
-use thermocline_lab::spec::{ParameterSpec, TierNumber, TierSpec};
+use thermocline_lab::spec::{ParameterSpec, TierDrive, TierNumber, TierSpec};
 use thermocline_lab::{TierSize, WarmUp};
 
 use super::OUTPUT;
@@ -135,10 +135,13 @@ pub(crate) struct KvCostOptions {
     /// How often a tier may be written as a whole until it is worn out; default: ssd=1825, once a day for 5 years
     #[arg(long = "rated-writes", value_name = "TIER=N")]
     pub(crate) rated_writes: Vec<TierNumber>,
+    /// The drive that a tier lies on, for its write amplification, rated erases and bandwidth: ssd=tlc-nvme, or a TOML file; see `thermocline drives`
+    #[arg(long = "drive", value_name = "TIER=DRIVE")]
+    pub(crate) drives: Vec<TierDrive>,
 }
 
 /// Takes one of some values by its name.
-fn one_of<T: Copy + Send + Sync + 'static>(
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use thermocline_core::WriteMiss;
+use thermocline_core::kv::Mode;
 use thermocline_lab::TierSize;
-use thermocline_lab::planning::{CURRENCY, LEAST_YEARS};
-use thermocline_lab::spec::{DriveSpec, ModelSpec, ParameterSpec, TierSetting};
+use thermocline_lab::planning::CURRENCY;
+use thermocline_lab::spec::{DriveSpec, ModelSpec, ParameterSpec, TierSetting, TierSpec};
 use thermocline_trace::Choice;
 
+use super::kv::one_of;
 use super::shared::{default_word, words_of};
 use super::{OUTPUT, Reading, TwoTierOptions};
 
@@ -104,28 +106,26 @@ pub(crate) struct SweepOptions {
 pub(crate) struct PlanOptions {
     /// The trace
     pub(crate) trace: PathBuf,
-    /// What RAM, flash and disk may cost together
+    /// What the trace is of: pages, or prompts of language models (`kv`)
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "pages")]
+    pub(crate) workload: PlanFor,
+    /// What RAM, flash and disk may cost together; with `--workload kv`, all tiers
     #[arg(long, value_name = "PRICE")]
     pub(crate) budget: f64,
-    /// The prices of RAM, flash and disk per GiB: ram=4,flash=0.2,disk=0.02
+    /// The prices of RAM, flash and disk per GiB: ram=4,flash=0.2,disk=0.02; with `--workload kv`, of the tiers, fastest first, and of drives by name: hbm=100,dram=4,ssd=0.1,qlc-nvme=0.06
     #[arg(long = "price", value_name = "TIER=PRICE", value_delimiter = ',', required = true, value_parser = TierSetting::price)]
     pub(crate) prices: Vec<TierSetting>,
-    /// What is to be best; default: p99 if that tells choices apart, else io-time
+    /// What is to be best; default: p99 if that tells choices apart, else io-time; with `--workload kv`, cost-per-token if --gpu-price is given, else first-token
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) objective: Option<Objective>,
-    /// How long flash must last, in years, at the rated erases of its drive; 0 for no matter
-    #[arg(long, value_name = "YEARS", default_value_t = LEAST_YEARS)]
-    pub(crate) min_lifetime_years: f64,
+    /// How long flash must last, in years, at the rated erases of its drive; 0 for no matter; default: 5, or 0 where the price of wear is part of the objective (cost-per-token)
+    #[arg(long, value_name = "YEARS")]
+    pub(crate) min_lifetime_years: Option<f64>,
     /// What the prices and the budget are in, to be shown beside costs
     #[arg(long, value_name = "WORD", default_value = CURRENCY)]
     pub(crate) currency: String,
-    /// The policies to choose from, separated by commas, or `all`
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "lru,arc,lru-exclusive,face-gsc,lc,tac,hat,arc-l2arc"
-    )]
+    /// The policies to choose from, separated by commas, or `all`; default: lru,arc,lru-exclusive,face-gsc,lc,tac,hat,arc-l2arc; with `--workload kv`, lru,arc,s3-fifo,ulc,vllm-offload
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) policies: Vec<String>,
     /// The size of the disk, as in 4TiB; default: that of the trace's pages
     #[arg(long, value_name = "SIZE")]
@@ -133,9 +133,9 @@ pub(crate) struct PlanOptions {
     /// The device of a tier, as in flash=nvme-ssd; see `thermocline devices`
     #[arg(long = "device", value_name = "TIER=DEVICE", value_parser = TierSetting::device)]
     pub(crate) devices: Vec<TierSetting>,
-    /// The drive that flash is, or a TOML file; default: the first of tlc-nvme, mlc-sata-2011, slc-2008 and ssdsim whose pages fit
-    #[arg(long, value_name = "NAME")]
-    pub(crate) drive: Option<DriveSpec>,
+    /// The drive that flash is, or a TOML file; default: the first of tlc-nvme, mlc-sata-2011, slc-2008 and ssdsim whose pages fit; with `--workload kv`, the drives to choose from for the tier ssd, separated by commas; default: tlc-nvme
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) drive: Vec<DriveSpec>,
     /// The model of the disk: st380011a, exos-x18 or server:N
     #[arg(long, value_name = "MODEL")]
     pub(crate) disk_model: Option<ModelSpec>,
@@ -145,6 +145,8 @@ pub(crate) struct PlanOptions {
     /// The seed of samples
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) prompts: PlanPromptOptions,
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write the engine configuration of the chosen point
@@ -166,4 +168,44 @@ pub(crate) enum Objective {
     IoTime,
     /// The price per I/O per second
     CostPerIo,
+    /// With `--workload kv`: the mean time to the first token; `p99` is that of 99 %
+    FirstToken,
+    /// With `--workload kv`: the price of a million tokens, of processors and tiers
+    CostPerToken,
+}
+
+/// What a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlanFor {
+    /// Reads and writes of pages
+    Pages,
+    /// Prompts of language models, as `thermocline kv` takes them
+    Kv,
+}
+
+/// What a plan for prompts takes besides.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "With --workload kv")]
+pub(crate) struct PlanPromptOptions {
+    /// The model, for bytes, work and time: llama-3-70b and others; see `thermocline kv --help`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// A tier whose size is fixed, as the memory of processors that are there: hbm=80GiB, and its price 0
+    #[arg(long = "tier", value_name = "NAME=SIZE")]
+    pub(crate) tiers: Vec<TierSpec>,
+    /// The price of the processors of a prefill per hour
+    #[arg(long, value_name = "PRICE")]
+    pub(crate) gpu_price: Option<f64>,
+    /// How blocks get below the first tier: exclusive, back or through; default: the better of exclusive, or what a system does, and back
+    #[arg(long, value_name = "HOW", value_parser = one_of(Mode::ALL, Mode::name))]
+    pub(crate) mode: Option<Mode>,
+    /// How many uses a block needs to enter each tier: 1,1,2
+    #[arg(long, value_name = "USES", value_delimiter = ',')]
+    pub(crate) admit: Vec<u32>,
+    /// How many blocks that left all tiers keep their count of uses
+    #[arg(long, value_name = "BLOCKS")]
+    pub(crate) ghost: Option<u32>,
+    /// How many engines there are, each with a first tier of its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) engines: Option<u8>,
 }

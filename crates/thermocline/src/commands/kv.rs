@@ -58,6 +58,7 @@ fn spec(options: &KvOptions) -> KvSpec {
         bandwidths: costs.bandwidths.clone(),
         prices: costs.prices.clone(),
         rated_writes: costs.rated_writes.clone(),
+        drives: costs.drives.clone(),
         teraflops: costs.teraflops,
         efficiency: costs.efficiency,
         processors_per_hour: costs.gpu_price,
@@ -80,6 +81,7 @@ fn option(path: &SpecPath, spec: &KvSpec) -> String {
         [Step::Key("private_tiers")] => "--private".into(),
         [Step::Key("bandwidths")] => "--bandwidth".into(),
         [Step::Key("prices")] => "--price".into(),
+        [Step::Key("drives")] => "--drive".into(),
         _ => with_parameters(path, &spec.parameters),
     }
 }

@@ -1,22 +1,35 @@
 //! `thermocline plan`: which tiers and which policy to buy for a budget.
 
+mod prompts;
+
 use anyhow::{Context as _, Result, bail, ensure};
-use thermocline_lab::planning::{self, Choice, Plan, PlanProgress, StruckOut};
+use thermocline_lab::planning::{self, Choice, LEAST_YEARS, Plan, PlanProgress, StruckOut};
 use thermocline_lab::report::{Options, plan as report_of};
 use thermocline_lab::spec::{Selection, Setting, TierSetting};
 use thermocline_lab::{TierSize, Watch};
 
 use super::compare::VERSION;
 use super::serve::config::Config;
-use crate::arguments::{Objective, PlanOptions};
+use crate::arguments::{Objective, PlanFor, PlanOptions};
 use crate::hierarchy::{flag, in_options};
 use crate::{output, reading};
 
 /// The tiers, in the order of their prices.
 const TIERS: [&str; 3] = ["ram", "flash", "disk"];
 
+/// The policies if none are named: those for which an engine has a use.
+const POLICIES: [&str; 8] =
+    ["lru", "arc", "lru-exclusive", "face-gsc", "lc", "tac", "hat", "arc-l2arc"];
+
 /// Runs the command; `command` is the command line, for the report.
 pub(crate) fn run(options: &PlanOptions, command: &str) -> Result<String> {
+    match options.workload {
+        PlanFor::Pages => run_pages(options, command),
+        PlanFor::Kv => prompts::run(options, command),
+    }
+}
+
+fn run_pages(options: &PlanOptions, command: &str) -> Result<String> {
     let asked = asked(options)?;
     let named = |error| in_options(error, flag);
     asked.check().map_err(named)?;
@@ -24,16 +37,7 @@ pub(crate) fn run(options: &PlanOptions, command: &str) -> Result<String> {
     if options.output.is_some() {
         planning::check_engine_pages(&trace)?;
     }
-    let bar = output::progress(0, "candidates")?;
-    let plan = Plan::search(&trace, &asked, &Watch::default(), |progress| match progress {
-        PlanProgress::Coarse(count) => bar.set_length(count as u64),
-        PlanProgress::Full(count) => {
-            bar.set_length(count as u64);
-            bar.reset();
-        }
-        PlanProgress::Done => bar.inc(1),
-    });
-    bar.finish_and_clear();
+    let plan = with_progress(|tell| Plan::search(&trace, &asked, &Watch::default(), tell))?;
     let plan = plan.map_err(named)?;
     if let Some(path) = &options.output {
         output::write_file(path, &engine(&plan)?)?;
@@ -48,19 +52,53 @@ pub(crate) fn run(options: &PlanOptions, command: &str) -> Result<String> {
     if options.json { output::json(&plan) } else { Ok(table(&plan)) }
 }
 
+/// Runs a search that tells how far it is, with a progress bar on a terminal.
+fn with_progress<T>(search: impl FnOnce(&(dyn Fn(PlanProgress) + Sync)) -> T) -> Result<T> {
+    let bar = output::progress(0, "candidates")?;
+    let found = search(&|progress| match progress {
+        PlanProgress::Coarse(count) => bar.set_length(count as u64),
+        PlanProgress::Full(count) => {
+            bar.set_length(count as u64);
+            bar.reset();
+        }
+        PlanProgress::Done => bar.inc(1),
+    });
+    bar.finish_and_clear();
+    Ok(found)
+}
+
 /// What the options ask for.
 fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
+    let of_prompts = &options.prompts;
+    let given = [
+        ("--model", of_prompts.model.is_some()),
+        ("--tier", !of_prompts.tiers.is_empty()),
+        ("--gpu-price", of_prompts.gpu_price.is_some()),
+        ("--mode", of_prompts.mode.is_some()),
+        ("--admit", !of_prompts.admit.is_empty()),
+        ("--ghost", of_prompts.ghost.is_some()),
+        ("--engines", of_prompts.engines.is_some()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        bail!("{option}: it is for prompts: add --workload kv, or leave it out");
+    }
+    ensure!(options.drive.len() < 2, "--drive: flash is one drive: name one");
+    let policies = match &options.policies[..] {
+        [] => POLICIES.map(str::to_owned).to_vec(),
+        named => named.to_vec(),
+    };
+    let years = options.min_lifetime_years.unwrap_or(LEAST_YEARS);
     Ok(planning::PlanOptions {
         own: vec![],
         budget: options.budget,
         prices: prices(&options.prices)?,
         disk_bytes: options.disk_size.as_deref().map(disk_bytes).transpose()?,
-        objective: options.objective.map(Objective::into_lab),
+        objective: options.objective.map(Objective::of_pages).transpose()?,
         currency: options.currency.clone(),
-        min_lifetime_years: Some(options.min_lifetime_years).filter(|&years| years != 0.0),
-        policies: Selection::new(&options.policies),
+        min_lifetime_years: Some(years).filter(|&years| years != 0.0),
+        policies: Selection::new(&policies),
         devices: devices(&options.devices)?,
-        drive: options.drive.clone(),
+        drive: options.drive.first().cloned(),
         disk_model: options.disk_model.clone(),
         closed_loop: options.closed_loop,
         seed: options.seed,
@@ -68,12 +106,28 @@ fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
 }
 
 impl Objective {
-    const fn into_lab(self) -> planning::Objective {
-        match self {
+    fn of_pages(self) -> Result<planning::Objective> {
+        Ok(match self {
             Self::P99 => planning::Objective::P99,
             Self::IoTime => planning::Objective::IoTime,
             Self::CostPerIo => planning::Objective::CostPerIo,
-        }
+            Self::FirstToken | Self::CostPerToken => {
+                bail!(
+                    "--objective: it takes p99, io-time or cost-per-io; the others need --workload kv"
+                )
+            }
+        })
+    }
+
+    fn of_prompts(self) -> Result<planning::KvObjective> {
+        Ok(match self {
+            Self::P99 => planning::KvObjective::P99,
+            Self::FirstToken => planning::KvObjective::FirstToken,
+            Self::CostPerToken => planning::KvObjective::CostPerToken,
+            Self::IoTime | Self::CostPerIo => {
+                bail!("--objective: with --workload kv it takes first-token, p99 or cost-per-token")
+            }
+        })
     }
 }
 

@@ -141,7 +141,10 @@ fn an_identifier_chooses_placement_handles() {
     wrong("isolation=persistent", &["handles", "1 to 16"]);
     wrong("handles=2,isolation=none", &["--placement", "handles=8,isolation=persistent"]);
     wrong("8", &["--placement", "handles=8"]);
-    fails(&buffer("lru", "300p", &with(&["--streams", "oracle"])), &["--streams", "handles=8"]);
+    fails(
+        &buffer("lru", "300p", &with(&["--streams", "oracle"])),
+        &["--placement: the drive has no placement handles", "handles=8"],
+    );
     fails(&buffer("lru", "300p", &with(&["--streams", "orakel"])), &["orakel"]);
     fails(&buffer("lru", "300p", &["--placement", "handles=2"]), &["--placement", "ssdsim"]);
 }
@@ -150,7 +153,7 @@ fn an_identifier_chooses_placement_handles() {
 fn what_cannot_be_says_what_could() {
     let drive = ["--ssd", "ssdsim", "--closed-loop", "4"];
     let with = |more: &[&'static str]| [&drive[..], more].concat();
-    fails(&buffer("lrru", "300p", &[]), &["lrru", "lru-wsr", "hwb"]);
+    fails(&buffer("lrru", "300p", &[]), &["unknown write buffer `lrru`; did you mean `lru`?"]);
     fails(&buffer("hwb", "10p", &[]), &["at least 64 pages", "10"]);
     fails(&buffer("hwb", "0p", &[]), &["at least one page"]);
     fails(&buffer("lru", "many", &[]), &["many", "64MiB"]);
@@ -183,7 +186,16 @@ fn buffers_and_drives_are_listed() {
         let drives = drives[kind].as_array().unwrap().iter();
         drives.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names("ssd"), ["ssdsim", "slc-2008", "mlc-sata-2011", "tlc-nvme", "qlc-nvme"]);
+    let ssds = [
+        "ssdsim",
+        "slc-2008",
+        "mlc-sata-2011",
+        "tlc-nvme",
+        "qlc-nvme",
+        "tlc-nvme-2025",
+        "qlc-nvme-2025",
+    ];
+    assert_eq!(names("ssd"), ssds);
     assert_eq!(names("hdd"), ["st380011a", "exos-x18"]);
     let table = text(&["drives"]);
     assert!(table.contains("3.6 GiB") && table.contains("7,200"), "{table}");

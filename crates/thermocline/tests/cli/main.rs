@@ -312,7 +312,10 @@ fn bad_options_are_refused_with_what_would_be_right() {
         [&["simulate", TRACE][..], more].concat()
     }
     let hat = ["--policy", "hat", "--tier", "ram=2%", "--tier", "flash=4x"];
-    fails(&run(&["--policy", "hatt", "--tier", "ram=1%"]), &["hatt", "hat, tac"]);
+    fails(
+        &run(&["--policy", "hatt", "--tier", "ram=1%"]),
+        &["unknown policy `hatt`; did you mean `hat`?"],
+    );
     fails(&run(&["--policy", "hat", "--tier", "ram=64Q"]), &["64MiB", "5%", "100p"]);
     fails(&run(&["--policy", "lru", "--tier", "ram=4x"]), &["first one"]);
     fails(&run(&["--policy", "hat", "--tier", "ram=1%"]), &["runs on", "lru"]);
@@ -321,7 +324,7 @@ fn bad_options_are_refused_with_what_would_be_right() {
     fails(&run(&["--policy", "hat", "--tier", "ram=0p", "--tier", "flash=9p"]), &["at least one"]);
     fails(
         &run(&["--policy", "hat", "--tier", "ram=9e99p", "--tier", "flash=9p"]),
-        &["larger pages"],
+        &["`ram`", "the number is too large"],
     );
     let with = |more: &[&'static str]| run(&[&hat[..], more].concat());
     fails(&with(&["--page-size", "0"]), &["page size"]);
