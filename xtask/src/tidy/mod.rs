@@ -1,6 +1,7 @@
 //! The rules that no lint knows.
 
 mod circles;
+mod prose;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use circles::Crate;
+use prose::Prose;
 
 /// Lines of a source file, its tests not counted.
 const SOURCE_LINES_MAX: usize = 600;
@@ -38,6 +40,7 @@ const DEPENDENCIES: [(&str, &[&str]); 12] = [
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut faults = vec![];
     let mut crates: BTreeMap<String, Crate> = BTreeMap::new();
+    let mut prose = Prose::new()?;
     let package = std::fs::read_to_string(root.join("pyproject.toml"))?;
     for name in crate::files(root)? {
         let path = root.join(&name);
@@ -51,6 +54,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         if text.trim().is_empty() {
             fault("is empty".into());
         }
+        prose.add(&name, &text)?;
         match extension {
             Some("rs") => {
                 check_source(&name, &text, &mut fault);
@@ -77,6 +81,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         faults.extend(circles.iter().map(|circle| {
             format!("{name}: a circle of imports through more than one folder: {circle}")
         }));
+    }
+    faults.extend(prose.faults());
+    for (rule, found) in prose.slack() {
+        eprintln!("tidy: rule `{rule}` of xtask/prose.toml has {found} matches: lower `allowed`");
     }
     faults.extend(crate::mutants::misplaced(root)?);
     faults.extend(crate::papers::outdated(root)?);
