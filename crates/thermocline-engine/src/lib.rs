@@ -29,6 +29,7 @@
 
 mod blocks;
 pub mod counters;
+mod directory;
 mod drain;
 pub mod driver;
 mod engine;
@@ -58,6 +59,7 @@ mod storage;
 mod stream;
 
 pub use counters::Counters;
+pub use directory::{Directory, DirectoryError, VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
 pub use drain::{DrainProgress, Drained};
 pub use engine::Engine;
 pub use epoch::{Begin, End, Keep};
@@ -76,5 +78,5 @@ pub use shard_map::{ShardMap, Share};
 pub use sharding::{FlashSet, FoundSet, Part, SharedSyncs, Spanning};
 pub use side_file::{SideFile, SideFileError};
 pub use start::{DrainOptions, Found, FoundFlash, Intent, Notice, Plan, Step};
-pub use storage::Storage;
+pub use storage::{Section, Storage};
 pub use uuid::Uuid;

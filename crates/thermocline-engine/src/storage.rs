@@ -1,6 +1,8 @@
 //! Devices read and written one call at a time: for starting up, and for work on a cache at rest.
 
+use std::fmt;
 use std::io;
+use std::ops::Range;
 
 /// A device, or a file in its stead.
 pub trait Storage {
@@ -74,6 +76,73 @@ impl AlignedBytes {
 /// Whether a device that bypasses the page cache takes this memory.
 pub(crate) fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(ALIGNMENT)
+}
+
+/// A part of a device, used as a device of its own.
+pub struct Section<'a> {
+    storage: &'a mut dyn Storage,
+    range: Range<u64>,
+}
+
+impl fmt::Debug for Section<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Section").field("range", &self.range).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Section<'a> {
+    /// Return the part of a device in that range of bytes.
+    pub fn new(storage: &'a mut dyn Storage, range: Range<u64>) -> Self {
+        Self { storage, range }
+    }
+
+    /// Return where on the device a range of the part is.
+    fn place(&self, offset_bytes: u64, length: usize) -> io::Result<u64> {
+        let start = self.range.start.checked_add(offset_bytes);
+        let is_within =
+            |start: &u64| start.checked_add(length as u64).is_some_and(|end| end <= self.range.end);
+        start.filter(is_within).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+impl Storage for Section<'_> {
+    fn size_bytes(&mut self) -> io::Result<u64> {
+        let end = self.storage.size_bytes()?.min(self.range.end);
+        Ok(end.saturating_sub(self.range.start))
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let place = self.place(offset_bytes, bytes.len())?;
+        self.storage.read_at(place, bytes)
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        let place = self.place(offset_bytes, bytes.len())?;
+        self.storage.write_at(place, bytes)
+    }
+
+    fn read_each(&mut self, pieces: &mut [(u64, &mut [u8])]) -> Vec<io::Result<()>> {
+        let starts: io::Result<Vec<u64>> =
+            pieces.iter().map(|(offset, bytes)| self.place(*offset, bytes.len())).collect();
+        let Ok(starts) = starts else {
+            return pieces.iter().map(|_| Err(io::ErrorKind::UnexpectedEof.into())).collect();
+        };
+        let placed =
+            starts.into_iter().zip(pieces).map(|(start, (_, bytes))| (start, &mut **bytes));
+        self.storage.read_each(&mut placed.collect::<Vec<_>>())
+    }
+
+    fn write_each(&mut self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
+        let placed = pieces
+            .iter()
+            .map(|(offset, bytes)| Ok((self.place(*offset, bytes.len())?, *bytes)))
+            .collect::<io::Result<Vec<_>>>()?;
+        self.storage.write_each(&placed)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.storage.sync()
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,12 @@ pub enum FlashError {
     /// It holds something else.
     #[error("this is not a flash of thermocline but something else: check the path")]
     Foreign,
+    /// Several volumes share it.
+    #[error(
+        "several volumes share this flash: name its volumes in the configuration (`[[volume]]`), or the \
+         volume with --volume NAME"
+    )]
+    HasVolumes,
     /// It is a cache of another version.
     #[error(
         "the flash has format {found}, this program reads formats up to {}: drain it with the version \

@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 pub use self::error::FlashError;
 use self::replay::Journal;
+use crate::directory::Directory;
 use crate::epoch::Begin;
 use crate::format::superblock::{Superblock, Unreadable};
 use crate::format::table::{Row, SLOTS_PER_BLOCK};
@@ -291,10 +292,12 @@ pub(crate) fn read_superblock(
     }
     let mut found = vec![];
     let mut failure = None;
+    let mut has_volumes = false;
     for place in 0..2 {
         let mut block = vec![0; BLOCK_BYTES];
         match storage.read_at(Layout::superblock_offset_bytes(place), &mut block) {
             Ok(()) => {
+                has_volumes |= Directory::begins(&block);
                 let decoded = Superblock::decode(&block).and_then(|superblock| {
                     let is_here = superblock.share.index == index;
                     is_here.then_some(superblock).ok_or(Unreadable::Torn)
@@ -322,6 +325,7 @@ pub(crate) fn read_superblock(
     });
     Err(match format {
         Some(found) => FlashError::Format { found },
+        None if has_volumes => FlashError::HasVolumes,
         None if faults.contains(&Unreadable::Torn) => FlashError::Damaged,
         None if faults.contains(&Unreadable::Foreign) => FlashError::Foreign,
         None if is_blank(storage)? => FlashError::Empty,

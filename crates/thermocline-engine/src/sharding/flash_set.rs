@@ -6,7 +6,6 @@
 //! Setting a flash up erases the first superblock before all else, and writes it after all else: a crash
 //! on the way leaves no flash, never one of which regions are missing.
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::memory::Frames;
 use crate::offline::{Check, Contents};
 use crate::recovery::{self, Flash, FlashError};
 use crate::shard_map::{ShardMap, Share};
-use crate::storage::Storage;
+use crate::storage::{Section, Storage};
 
 /// Regions begin at multiples of this.
 const REGION_ALIGNMENT: u64 = 1 << 20;
@@ -66,7 +65,7 @@ impl FlashSet {
                 ..Superblock::first(share.identity(cache), layout, backing_bytes)
             };
             let range = region_range(&layout, &map, share.index.into());
-            flashes.push(Flash::set_up(&mut Region::new(storage, range), superblock)?);
+            flashes.push(Flash::set_up(&mut Section::new(storage, range), superblock)?);
         }
         flashes.reverse();
         Ok(Self { flashes })
@@ -214,7 +213,7 @@ impl FlashSet {
         let mut before = 0;
         for shard in 0..self.flashes.len() {
             let range = self.range(shard);
-            let mut region = Region::new(storage, range.clone());
+            let mut region = Section::new(storage, range.clone());
             let flash = &mut self.flashes[shard];
             let here = flash.contents().dirty_pages;
             let open = |frames: &Arc<Frames>| open(range.clone(), frames);
@@ -274,7 +273,7 @@ impl FlashSet {
             let range = self.range(shard);
             let flash = &mut self.flashes[shard];
             let share = flash.superblock().share;
-            work(flash, &mut Region::new(storage, range))
+            work(flash, &mut Section::new(storage, range))
                 .map_err(|error| in_region(error, share))?;
         }
         Ok(())
@@ -292,8 +291,8 @@ fn region_range(layout: &Layout, map: &ShardMap, shard: usize) -> Range<u64> {
 }
 
 /// The region of a shard on the flash with that first superblock.
-fn region<'a>(storage: &'a mut dyn Storage, first: &Superblock, shard: usize) -> Region<'a> {
-    Region::new(storage, region_range(&first.layout, &first.share.map, shard))
+fn region<'a>(storage: &'a mut dyn Storage, first: &Superblock, shard: usize) -> Section<'a> {
+    Section::new(storage, region_range(&first.layout, &first.share.map, shard))
 }
 
 /// Says which region an error is about, if there are several.
@@ -302,65 +301,4 @@ fn in_region(error: FlashError, share: Share) -> FlashError {
         return error;
     }
     FlashError::Region { index: share.index, error: Box::new(error) }
-}
-
-/// A part of a device, as a device.
-pub(crate) struct Region<'a> {
-    storage: &'a mut dyn Storage,
-    range: Range<u64>,
-}
-
-impl<'a> Region<'a> {
-    /// The bytes of that range.
-    fn new(storage: &'a mut dyn Storage, range: Range<u64>) -> Self {
-        Self { storage, range }
-    }
-
-    /// Where on the device a range of the region is.
-    fn place(&self, offset_bytes: u64, length: usize) -> io::Result<u64> {
-        let start = self.range.start.checked_add(offset_bytes);
-        let is_within =
-            |start: &u64| start.checked_add(length as u64).is_some_and(|end| end <= self.range.end);
-        start.filter(is_within).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-    }
-}
-
-impl Storage for Region<'_> {
-    fn size_bytes(&mut self) -> io::Result<u64> {
-        let end = self.storage.size_bytes()?.min(self.range.end);
-        Ok(end.saturating_sub(self.range.start))
-    }
-
-    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let place = self.place(offset_bytes, bytes.len())?;
-        self.storage.read_at(place, bytes)
-    }
-
-    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        let place = self.place(offset_bytes, bytes.len())?;
-        self.storage.write_at(place, bytes)
-    }
-
-    fn read_each(&mut self, pieces: &mut [(u64, &mut [u8])]) -> Vec<io::Result<()>> {
-        let starts: io::Result<Vec<u64>> =
-            pieces.iter().map(|(offset, bytes)| self.place(*offset, bytes.len())).collect();
-        let Ok(starts) = starts else {
-            return pieces.iter().map(|_| Err(io::ErrorKind::UnexpectedEof.into())).collect();
-        };
-        let placed =
-            starts.into_iter().zip(pieces).map(|(start, (_, bytes))| (start, &mut **bytes));
-        self.storage.read_each(&mut placed.collect::<Vec<_>>())
-    }
-
-    fn write_each(&mut self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
-        let placed = pieces
-            .iter()
-            .map(|(offset, bytes)| Ok((self.place(*offset, bytes.len())?, *bytes)))
-            .collect::<io::Result<Vec<_>>>()?;
-        self.storage.write_each(&placed)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.storage.sync()
-    }
 }

@@ -1,0 +1,423 @@
+//! The directory of a flash that several volumes share: which bytes belong to which volume.
+//!
+//! Each volume has a region of its own, which is laid out as the flash of a single backing store: a
+//! superblock, a journal, a table and slots, with a cache identity and an epoch of its own. So a volume
+//! starts, crashes and recovers alone, and the directory changes only when a volume is added or removed.
+//!
+//! Layout: chunks of 1 MiB. The first chunk has the directory, in two blocks that say the same. Each entry
+//! has the name of a volume and its extents in chunks. The format has room for several extents per volume,
+//! so that regions can grow; this version makes one, and refuses more.
+//!
+//! A change goes through these steps, each of which waits until the one before is durable:
+//!
+//! 1. Erase the first blocks of each new region. They may hold the superblock of an earlier flash, which a
+//!    start would take for that of the volume.
+//! 2. Write the first copy of the directory.
+//! 3. Write the second copy.
+//!
+//! A power cut leaves the directory as it was before or after the change, because each copy has a
+//! generation and a checksum, and one of the two is always intact.
+
+use std::io;
+use std::ops::Range;
+
+use thiserror::Error;
+
+use crate::format::{BLOCK_BYTES, Reader, Writer};
+use crate::storage::Storage;
+
+/// First bytes of a directory.
+const MAGIC: &[u8; 16] = b"thermocline-vols";
+/// Version of the format.
+const FORMAT: u32 = 1;
+/// Size of a chunk.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Extents that an entry has room for.
+const EXTENTS_MAX: usize = 4;
+/// Bytes of the field for a name, its length included.
+const NAME_FIELD_BYTES: usize = 64;
+/// Greatest length of a volume's name, in bytes.
+pub const VOLUME_NAME_BYTES_MAX: usize = NAME_FIELD_BYTES - 1;
+/// Greatest number of volumes on one flash.
+pub const VOLUMES_MAX: usize = 32;
+/// Generations above are nonsense, whatever the checksum says.
+const GENERATION_LIMIT: u64 = 1 << 56;
+
+/// Number of chunks that the directory occupies.
+const DIRECTORY_CHUNKS: u32 = 1;
+
+/// The volumes of a flash, and the region of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    generation: u64,
+    /// In the order in which they were added.
+    volumes: Vec<Volume>,
+}
+
+/// A volume's entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Volume {
+    name: String,
+    extent: Extent,
+}
+
+/// A range of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    start: u32,
+    chunks: u32,
+}
+
+impl Extent {
+    fn end(self) -> u64 {
+        u64::from(self.start) + u64::from(self.chunks)
+    }
+
+    fn bytes(self) -> Range<u64> {
+        u64::from(self.start) * CHUNK_BYTES..self.end() * CHUNK_BYTES
+    }
+}
+
+/// Why a directory cannot be read or changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// The device fails.
+    #[error("cannot access the flash: {0}")]
+    Io(#[from] io::Error),
+    /// Neither copy is intact.
+    #[error(
+        "both copies of the flash's directory of volumes are damaged: the places of the volumes are \
+         lost; restore the backing stores from backups, or initialise the flash by force"
+    )]
+    Damaged,
+    /// A later version made it.
+    #[error(
+        "the flash's directory of volumes has format {found}, this program reads format {FORMAT}: use \
+         the version that wrote it"
+    )]
+    Format {
+        /// Format of the directory.
+        found: u32,
+    },
+    /// A later version moved parts of a volume.
+    #[error(
+        "volume `{name}` lies in several places of the flash, which this program cannot read: use the \
+         version that wrote it"
+    )]
+    Scattered {
+        /// Name of the volume.
+        name: String,
+    },
+    /// A name is empty, too long or has control characters.
+    #[error(
+        "invalid volume name `{name}`: use 1 to {VOLUME_NAME_BYTES_MAX} bytes without control characters"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Two volumes have one name.
+    #[error("the flash has a volume `{name}` already: choose another name")]
+    Duplicate {
+        /// Name of the volume.
+        name: String,
+    },
+    /// There is no volume of that name.
+    #[error("the flash has no volume `{name}`; its volumes are: {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Names of the volumes.
+        known: String,
+    },
+    /// The directory is full.
+    #[error("a flash holds at most {VOLUMES_MAX} volumes: remove one first")]
+    TooMany,
+    /// The flash has no free range of that size.
+    #[error(
+        "the flash has no room for volume `{name}`: it needs {wanted_bytes} bytes in one piece, and the \
+         largest free piece has {free_bytes}; use a larger flash, or smaller volumes"
+    )]
+    NoRoom {
+        /// Name of the volume.
+        name: String,
+        /// Size of the region, in bytes.
+        wanted_bytes: u64,
+        /// Size of the largest free piece, in bytes.
+        free_bytes: u64,
+    },
+}
+
+impl Directory {
+    /// Return the size that a flash needs for regions of these sizes, in bytes.
+    pub fn flash_bytes(regions: impl IntoIterator<Item = u64>) -> u64 {
+        let chunks: u64 = regions.into_iter().map(|bytes| bytes.div_ceil(CHUNK_BYTES)).sum();
+        (u64::from(DIRECTORY_CHUNKS) + chunks) * CHUNK_BYTES
+    }
+
+    /// Return `true` if one of these first blocks of a flash is that of a directory.
+    pub(crate) fn begins(block: &[u8]) -> bool {
+        block.starts_with(MAGIC)
+    }
+
+    /// Read the directory of a flash. Return `None` if the flash has none: it is blank, belongs to
+    /// something else, or power was cut while it was set up.
+    ///
+    /// # Errors
+    /// A directory that is damaged or of a later version; a device that fails.
+    pub fn read(storage: &mut dyn Storage) -> Result<Option<Self>, DirectoryError> {
+        if storage.size_bytes()? < CHUNK_BYTES {
+            return Ok(None);
+        }
+        let mut copies = vec![];
+        let (mut is_directory, mut is_unfinished) = (false, false);
+        let mut failure = None;
+        for place in copy_places() {
+            let mut block = vec![0; BLOCK_BYTES];
+            match storage.read_at(place, &mut block) {
+                Ok(()) => {
+                    is_directory |= Self::begins(&block);
+                    is_unfinished |= block.iter().all(|&byte| byte == 0);
+                    copies.push(Self::decode(&block));
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        let mut later = None;
+        let mut newest: Option<Self> = None;
+        for copy in copies {
+            match copy {
+                Ok(Some(found)) => {
+                    if newest.as_ref().is_none_or(|known| known.generation < found.generation) {
+                        newest = Some(found);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => later = Some(error),
+            }
+        }
+        match (newest, later, failure) {
+            // A later version leaves no intact copy of this one.
+            (_, Some(error), _) => Err(error),
+            (Some(found), None, _) => Ok(Some(found)),
+            (None, None, Some(error)) => Err(error.into()),
+            // Setting up erases both copies first: power was cut before the first one was whole.
+            (None, None, None) if is_directory && !is_unfinished => Err(DirectoryError::Damaged),
+            (None, None, None) => Ok(None),
+        }
+    }
+
+    /// Make a flash one of these volumes, given as names and sizes in bytes. Everything that the flash held
+    /// is lost. Regions begin blank.
+    ///
+    /// # Errors
+    /// Names or sizes that cannot be; a device that fails. Errors of names and sizes leave the flash as it
+    /// was.
+    pub fn set_up(
+        storage: &mut dyn Storage,
+        volumes: &[(&str, u64)],
+    ) -> Result<Self, DirectoryError> {
+        let size_bytes = storage.size_bytes()?;
+        let mut directory = Self { generation: 0, volumes: vec![] };
+        for (name, bytes) in volumes {
+            let volume = directory.place(name, *bytes, size_bytes)?;
+            directory.volumes.push(volume);
+        }
+        // The flash may have been that of a single store: its superblocks lie where the directory goes.
+        for place in copy_places() {
+            storage.write_at(place, &[0; BLOCK_BYTES])?;
+        }
+        storage.sync()?;
+        let extents: Vec<Extent> = directory.volumes.iter().map(|volume| volume.extent).collect();
+        directory.commit(storage, &extents)?;
+        Ok(directory)
+    }
+
+    /// Add a volume, whose region begins blank.
+    ///
+    /// # Errors
+    /// A name or a size that cannot be; a device that fails.
+    pub fn add(
+        &mut self,
+        storage: &mut dyn Storage,
+        name: &str,
+        bytes: u64,
+    ) -> Result<(), DirectoryError> {
+        let volume = self.place(name, bytes, storage.size_bytes()?)?;
+        let extent = volume.extent;
+        let mut changed = self.clone();
+        changed.volumes.push(volume);
+        changed.commit(storage, &[extent])?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// Remove a volume. What its region held is lost.
+    ///
+    /// # Errors
+    /// A name that no volume has; a device that fails.
+    pub fn remove(&mut self, storage: &mut dyn Storage, name: &str) -> Result<(), DirectoryError> {
+        let index = self.index(name)?;
+        let mut changed = self.clone();
+        changed.volumes.remove(index);
+        changed.commit(storage, &[])?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// Return the region of a volume, in bytes of the flash.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Unknown`] if no volume has that name.
+    pub fn region(&self, name: &str) -> Result<Range<u64>, DirectoryError> {
+        Ok(self.volumes[self.index(name)?].extent.bytes())
+    }
+
+    /// Return the volumes' names and regions, in the order in which they were added.
+    pub fn volumes(&self) -> impl ExactSizeIterator<Item = (&str, Range<u64>)> {
+        self.volumes.iter().map(|volume| (&*volume.name, volume.extent.bytes()))
+    }
+
+    fn index(&self, name: &str) -> Result<usize, DirectoryError> {
+        self.volumes.iter().position(|volume| volume.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.volumes.iter().map(|volume| &*volume.name).collect();
+            DirectoryError::Unknown { name: name.to_owned(), known: known.join(", ") }
+        })
+    }
+
+    /// Find room for a volume.
+    fn place(&self, name: &str, bytes: u64, size_bytes: u64) -> Result<Volume, DirectoryError> {
+        let is_long = name.is_empty() || name.len() > VOLUME_NAME_BYTES_MAX;
+        if is_long || name.chars().any(char::is_control) {
+            return Err(DirectoryError::Name { name: name.escape_default().to_string() });
+        }
+        if self.volumes.iter().any(|volume| volume.name == name) {
+            return Err(DirectoryError::Duplicate { name: name.to_owned() });
+        }
+        if self.volumes.len() == VOLUMES_MAX {
+            return Err(DirectoryError::TooMany);
+        }
+        let wanted = bytes.div_ceil(CHUNK_BYTES).max(1);
+        let free = self.free(size_bytes);
+        // The smallest piece that is large enough leaves large pieces for large volumes.
+        let fitting = free.iter().filter(|piece| u64::from(piece.chunks) >= wanted);
+        let Some(piece) = fitting.min_by_key(|piece| piece.chunks) else {
+            let largest = free.iter().map(|piece| piece.chunks).max().unwrap_or(0);
+            return Err(DirectoryError::NoRoom {
+                name: name.to_owned(),
+                wanted_bytes: bytes,
+                free_bytes: u64::from(largest) * CHUNK_BYTES,
+            });
+        };
+        let chunks = u32::try_from(wanted).expect("a piece has 32 bits of chunks");
+        Ok(Volume { name: name.to_owned(), extent: Extent { start: piece.start, chunks } })
+    }
+
+    /// Return the free pieces of a flash of that size.
+    fn free(&self, size_bytes: u64) -> Vec<Extent> {
+        let end = u32::try_from(size_bytes / CHUNK_BYTES).unwrap_or(u32::MAX);
+        let mut taken: Vec<Extent> = self.volumes.iter().map(|volume| volume.extent).collect();
+        taken.sort_unstable_by_key(|extent| extent.start);
+        let mut free = vec![];
+        let mut start = DIRECTORY_CHUNKS;
+        for extent in taken.into_iter().chain([Extent { start: end, chunks: 0 }]) {
+            if extent.start > start {
+                free.push(Extent { start, chunks: extent.start - start });
+            }
+            start = start.max(u32::try_from(extent.end()).unwrap_or(u32::MAX));
+        }
+        free
+    }
+
+    /// Make a changed directory durable; see the steps in the module's documentation.
+    fn commit(&mut self, storage: &mut dyn Storage, new: &[Extent]) -> io::Result<()> {
+        for extent in new {
+            storage.write_at(extent.bytes().start, &[0; 2 * BLOCK_BYTES])?;
+        }
+        if !new.is_empty() {
+            storage.sync()?;
+        }
+        self.generation += 1;
+        let block = self.encode();
+        for place in copy_places() {
+            storage.write_at(place, &block)?;
+            storage.sync()?;
+        }
+        Ok(())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut writer = Writer::new(&mut block);
+        writer.bytes(MAGIC);
+        writer.u32(FORMAT);
+        writer.u32(u32::try_from(self.volumes.len()).expect("volumes are few"));
+        writer.u64(self.generation);
+        for Volume { name, extent } in &self.volumes {
+            let mut field = [0; NAME_FIELD_BYTES];
+            field[0] = u8::try_from(name.len()).expect("names are short");
+            field[1..=name.len()].copy_from_slice(name.as_bytes());
+            writer.bytes(&field);
+            writer.u32(1);
+            let unused = Extent { start: 0, chunks: 0 };
+            for extent in [*extent].into_iter().chain([unused; EXTENTS_MAX - 1]) {
+                writer.u32(extent.start);
+                writer.u32(extent.chunks);
+            }
+        }
+        writer.seal();
+        block
+    }
+
+    /// Read a copy. Return `None` if it is none, or is damaged.
+    fn decode(block: &[u8]) -> Result<Option<Self>, DirectoryError> {
+        if !Self::begins(block) {
+            return Ok(None);
+        }
+        let Some(mut reader) = Reader::new(block) else { return Ok(None) };
+        let _: [u8; 16] = reader.array();
+        let found = reader.u32();
+        if found != FORMAT {
+            return Err(DirectoryError::Format { found });
+        }
+        let count = reader.u32() as usize;
+        let generation = reader.u64();
+        if count > VOLUMES_MAX || generation >= GENERATION_LIMIT {
+            return Ok(None);
+        }
+        let mut volumes = vec![];
+        for _ in 0..count {
+            let field: [u8; NAME_FIELD_BYTES] = reader.array();
+            let name = field.get(1..=usize::from(field[0]));
+            let Some(Ok(name)) = name.map(std::str::from_utf8) else { return Ok(None) };
+            let name = name.to_owned();
+            let extents = reader.u32();
+            let extent = Extent { start: reader.u32(), chunks: reader.u32() };
+            for _ in 1..EXTENTS_MAX {
+                let _: [u8; 8] = reader.array();
+            }
+            if extents != 1 {
+                return Err(DirectoryError::Scattered { name });
+            }
+            if extent.start < DIRECTORY_CHUNKS || extent.end() > u32::MAX.into() {
+                return Ok(None);
+            }
+            volumes.push(Volume { name, extent });
+        }
+        Ok(Some(Self { generation, volumes }))
+    }
+}
+
+/// Return where the two copies lie, in bytes.
+fn copy_places() -> [u64; 2] {
+    [0, BLOCK_BYTES as u64]
+}
+
+const _: () = assert!(
+    32 + VOLUMES_MAX * (NAME_FIELD_BYTES + 4 + 8 * EXTENTS_MAX) + 4 <= BLOCK_BYTES,
+    "a block has room for all entries"
+);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! The directory against a model, and its changes under power cuts.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use thermocline_core::random::SplitMix64;
+
+use super::*;
+use crate::Layout;
+use crate::recovery::FlashError;
+use crate::sharding::FlashSet;
+use crate::storage::Section;
+
+const MIB: u64 = 1 << 20;
+
+/// A device in memory whose power can be cut after a number of blocks written.
+#[derive(Clone)]
+struct Device {
+    durable: Vec<u8>,
+    /// Blocks written since the last sync, in order.
+    written: Vec<(u64, Vec<u8>)>,
+    /// Writes and syncs before the power is cut; none if it stays.
+    steps_left: Option<u64>,
+}
+
+impl Device {
+    fn new(size_bytes: u64) -> Self {
+        let durable = vec![0; usize::try_from(size_bytes).unwrap()];
+        Self { durable, written: vec![], steps_left: None }
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        let Some(left) = &mut self.steps_left else { return Ok(()) };
+        *left = left.checked_sub(1).ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(())
+    }
+
+    /// Power returns: of what was not synced, some blocks are there, and some are torn.
+    fn restart(mut self, random: &mut SplitMix64) -> Self {
+        for (place, bytes) in std::mem::take(&mut self.written) {
+            let start = usize::try_from(place).unwrap();
+            let kept = match random.bits() % 3 {
+                0 => 0,
+                1 => bytes.len() / 2,
+                _ => bytes.len(),
+            };
+            self.durable[start..][..kept].copy_from_slice(&bytes[..kept]);
+        }
+        self.steps_left = None;
+        self
+    }
+}
+
+impl Storage for Device {
+    fn size_bytes(&mut self) -> io::Result<u64> {
+        Ok(self.durable.len() as u64)
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset_bytes).unwrap();
+        let end = start + bytes.len();
+        let found = self.durable.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?;
+        bytes.copy_from_slice(found);
+        for (place, written) in &self.written {
+            let place = usize::try_from(*place).unwrap();
+            if (start..end).contains(&place) {
+                bytes[place - start..][..written.len()].copy_from_slice(written);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        for (place, block) in (offset_bytes..).step_by(BLOCK_BYTES).zip(bytes.chunks(BLOCK_BYTES)) {
+            self.step()?;
+            self.written.push((place, block.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.step()?;
+        for (place, bytes) in std::mem::take(&mut self.written) {
+            self.durable[usize::try_from(place).unwrap()..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Cuts the power after every step of a change, and returns what each restart finds.
+fn cut_everywhere(
+    before: &Device,
+    change: impl Fn(&mut Device) -> Result<(), DirectoryError>,
+) -> Vec<Device> {
+    let mut found = vec![];
+    for steps in 0.. {
+        let mut device = before.clone();
+        device.steps_left = Some(steps);
+        let is_done = change(&mut device).is_ok();
+        for seed in 0..4 {
+            found.push(device.clone().restart(&mut SplitMix64::new(seed)));
+        }
+        if is_done {
+            return found;
+        }
+    }
+    unreachable!("a change has an end")
+}
+
+fn names(device: &mut Device) -> Option<Vec<String>> {
+    let found = Directory::read(device).unwrap()?;
+    Some(found.volumes().map(|(name, _)| name.to_owned()).collect())
+}
+
+#[test]
+fn a_power_cut_leaves_the_directory_before_or_after_a_change() {
+    let blank = Device::new(16 * MIB);
+    let volumes = [("a", 3 * MIB), ("b", 5 * MIB)];
+    let set_up = |device: &mut Device| Directory::set_up(device, &volumes).map(drop);
+    let mut seen = BTreeMap::new();
+    for mut device in cut_everywhere(&blank, set_up) {
+        *seen.entry(names(&mut device)).or_insert(0) += 1;
+    }
+    let both = Some(vec!["a".to_owned(), "b".to_owned()]);
+    assert!(seen.len() == 2 && seen.contains_key(&None) && seen.contains_key(&both), "{seen:?}");
+
+    let mut two = blank;
+    set_up(&mut two).unwrap();
+    let add = |device: &mut Device| {
+        let mut directory = Directory::read(device).unwrap().unwrap();
+        directory.add(device, "c", 2 * MIB)
+    };
+    for mut device in cut_everywhere(&two, add) {
+        let found = names(&mut device).unwrap();
+        assert!(found == ["a", "b"] || found == ["a", "b", "c"], "{found:?}");
+    }
+    let remove = |device: &mut Device| {
+        let mut directory = Directory::read(device).unwrap().unwrap();
+        directory.remove(device, "a")
+    };
+    for mut device in cut_everywhere(&two, remove) {
+        let found = names(&mut device).unwrap();
+        assert!(found == ["a", "b"] || found == ["b"], "{found:?}");
+    }
+}
+
+/// A region may lie where another flash had a superblock. No start may take that for the volume's.
+#[test]
+fn a_new_region_is_blank_at_its_beginning() {
+    let mut device = Device::new(16 * MIB);
+    Directory::set_up(&mut device, &[("old", 4 * MIB)]).unwrap();
+    let region = Directory::read(&mut device).unwrap().unwrap().region("old").unwrap();
+    let layout = Layout::new(16, 4096);
+    let cache = uuid::Uuid::from_u128(7);
+    let map = crate::Share::WHOLE.map;
+    let mut part = Section::new(&mut device, region.clone());
+    FlashSet::initialise(&mut part, cache, layout, map, 64 * 4096).unwrap();
+    assert!(FlashSet::read(&mut Section::new(&mut device, region.clone())).is_ok());
+
+    let replace = |device: &mut Device| {
+        let mut directory = Directory::read(device).unwrap().unwrap();
+        if directory.region("old").is_ok() {
+            directory.remove(device, "old")?;
+        }
+        directory.add(device, "new", 4 * MIB)
+    };
+    for mut device in cut_everywhere(&device, replace) {
+        let directory = Directory::read(&mut device).unwrap().unwrap();
+        if let Ok(range) = directory.region("new") {
+            assert_eq!(range, region);
+            let found = FlashSet::read(&mut Section::new(&mut device, range));
+            assert!(matches!(found, Err(FlashError::Empty | FlashError::Foreign)), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn one_damaged_copy_is_no_loss_and_two_are_an_error() {
+    let mut device = Device::new(8 * MIB);
+    let directory = Directory::set_up(&mut device, &[("a", MIB)]).unwrap();
+    for place in [0, BLOCK_BYTES] {
+        let mut damaged = device.clone();
+        damaged.durable[place + 100] ^= 1;
+        assert_eq!(Directory::read(&mut damaged).unwrap(), Some(directory.clone()));
+        damaged.durable[BLOCK_BYTES - place + 100] ^= 1;
+        assert!(matches!(Directory::read(&mut damaged), Err(DirectoryError::Damaged)));
+    }
+}
+
+#[test]
+fn a_flash_of_volumes_is_not_taken_for_that_of_a_single_store() {
+    let mut device = Device::new(8 * MIB);
+    Directory::set_up(&mut device, &[("a", MIB)]).unwrap();
+    assert!(matches!(FlashSet::read(&mut device), Err(FlashError::HasVolumes)));
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let mut device = Device::new(8 * MIB);
+    let mut directory = Directory::set_up(&mut device, &[("a", 3 * MIB)]).unwrap();
+    let before = device.durable.clone();
+    let long = "x".repeat(VOLUME_NAME_BYTES_MAX + 1);
+    for name in ["", "a\n", &long] {
+        let error = directory.add(&mut device, name, MIB).unwrap_err();
+        assert!(matches!(error, DirectoryError::Name { .. }), "{error}");
+    }
+    let error = directory.add(&mut device, "a", MIB).unwrap_err();
+    assert!(matches!(error, DirectoryError::Duplicate { .. }), "{error}");
+    let error = directory.add(&mut device, "b", 5 * MIB).unwrap_err();
+    assert!(error.to_string().contains("largest free piece has 4194304"), "{error}");
+    let error = directory.remove(&mut device, "c").unwrap_err();
+    assert!(error.to_string().contains("no volume `c`; its volumes are: a"), "{error}");
+    assert!(device.durable == before && device.written.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn regions_never_overlap_and_survive_a_restart(
+        steps in prop::collection::vec((0_u8..6, 1_u64..6), 1..40),
+    ) {
+        let mut device = Device::new(16 * MIB);
+        let mut directory = Directory::set_up(&mut device, &[]).unwrap();
+        let mut model: BTreeMap<String, Range<u64>> = BTreeMap::new();
+        for (number, size) in steps {
+            let name = number.to_string();
+            if model.remove(&name).is_some() {
+                directory.remove(&mut device, &name).unwrap();
+            } else if directory.add(&mut device, &name, size * MIB).is_ok() {
+                let range = directory.region(&name).unwrap();
+                prop_assert_eq!(range.end - range.start, size * MIB);
+                prop_assert!(range.start >= MIB && range.end <= 16 * MIB);
+                for other in model.values() {
+                    prop_assert!(range.end <= other.start || other.end <= range.start);
+                }
+                model.insert(name, range);
+            } else {
+                let used: u64 = model.values().map(|range| range.end - range.start).sum();
+                prop_assert!(used + size * MIB > 15 * MIB || !model.is_empty());
+            }
+            let found = Directory::read(&mut device).unwrap().unwrap();
+            prop_assert_eq!(&found, &directory);
+            let volumes: BTreeMap<String, Range<u64>> =
+                found.volumes().map(|(name, range)| (name.to_owned(), range)).collect();
+            prop_assert_eq!(&volumes, &model);
+        }
+    }
+
+    #[test]
+    fn any_block_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut block = vec![0; BLOCK_BYTES];
+        block[..16].copy_from_slice(MAGIC);
+        block[16..16 + bytes.len()].copy_from_slice(&bytes);
+        let end = BLOCK_BYTES - 4;
+        let checksum = crc32c::crc32c(&block[..end]);
+        block[end..].copy_from_slice(&checksum.to_le_bytes());
+        drop(Directory::decode(&block));
+    }
+}
