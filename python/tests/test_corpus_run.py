@@ -154,7 +154,7 @@ def test_what_cannot_be_is_said_at_once(manifest: Path, tmp_path: Path) -> None:
         ({"policies": None, "buffers": None}, tc.ConfigurationError, "nothing is to be run"),
         ({"policies": "lruu"}, tc.ConfigurationError, "`lruu`"),
         ({"tiers": {"ram": "2y"}}, tc.ConfigurationError, r'tiers\["ram"\]'),
-        ({"sample": 2}, tc.ConfigurationError, "sample=2: it takes a share"),
+        ({"sample": 2}, tc.ConfigurationError, "sample=2: expected a share"),
         ({"shard": "3/2"}, tc.ConfigurationError, "`3/2` is not a shard"),
         ({"split": "tune"}, tc.FileError, "its traces are not split"),
         ({"datasets": "zip"}, tc.FileError, "unknown data set `zip`"),

@@ -149,7 +149,7 @@ def test_a_policy_may_refuse_pages(zipf: tc.Trace) -> None:
     ("evict", "error", "message"),
     [
         (lambda _page: 7_000, ValueError, "chose page 7000 to leave for page 3"),
-        (lambda _page: None, TypeError, "`evict` returned None: it takes a page of the cache"),
+        (lambda _page: None, TypeError, "`evict` returned None: expected a page of the cache"),
         (lambda _page: -1, TypeError, "`evict` returned -1"),
         (lambda page: {}[page], KeyError, "3"),
     ],
@@ -183,7 +183,7 @@ def test_what_cannot_be_an_algorithm_is_refused(zipf: tc.Trace) -> None:
 
     with pytest.raises(tc.ConfigurationError, match=r"flash=NoRemove: .* define `remove`"):
         tc.TwoTier(flash=NoRemove)
-    with pytest.raises(tc.ConfigurationError, match=r"ram=.*it takes the name"):
+    with pytest.raises(tc.ConfigurationError, match=r"ram=.*expected the name"):
         tc.TwoTier(ram=OrderedDict)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown algorithm `nonesuch`; there are: 2q"):
         tc.simulate(zipf, tc.TwoTier(ram="nonesuch"), {"ram": 3, "flash": 9})
@@ -193,7 +193,7 @@ def test_what_cannot_be_an_algorithm_is_refused(zipf: tc.Trace) -> None:
         def state(setup: tc.CacheSetup) -> Any:
             return np.zeros((setup.pages, 2), np.uint32)
 
-    with pytest.raises(ValueError, match=r"shape .*: it takes a C-contiguous one"):
+    with pytest.raises(ValueError, match=r"shape .*: expected a C-contiguous one"):
         tc.simulate(zipf, TwoDimensions, {"ram": 3})
 
 

@@ -313,7 +313,7 @@ def test_values_of_a_mapping_are_those_of_toml(folder: Path) -> None:
     assert len(tc.sweep(spec, folder / "plain.parquet")) == 6
     with pytest.raises(tc.ConfigurationError, match="key `warm_up`: None cannot be: leave the key"):
         tc.sweep(spec | {"warm_up": None}, folder / "plain.parquet")
-    with pytest.raises(tc.ConfigurationError, match=r"key `trace\[0\]\.format`: .* it takes text"):
+    with pytest.raises(tc.ConfigurationError, match=r"key `trace\[0\]\.format`: .* expected text"):
         tc.sweep(spec | {"trace": [{"path": "a", "format": 1j}]}, folder / "plain.parquet")
     with pytest.raises(TypeError, match=r"takes a `distributed\.Client`"):
         tc.sweep(spec, folder / "plain.parquet", cluster="tcp://1.2.3.4")  # type: ignore[arg-type]

@@ -251,8 +251,8 @@ def test_a_stream_is_read_in_bounded_memory() -> None:
         (lambda: of({"a": []}, key="a"), "no request|empty"),
         (lambda: tc.Trace.from_arrow(iter([])), "no batch"),
         (lambda: tc.Trace.from_requests([]), "no request|empty"),
-        (lambda: tc.Trace.from_requests([(1, 2)], ("page", "write", "at_ns")), "it takes page"),
-        (lambda: tc.Trace.from_requests([1], ("page", "write")), "it takes page, write"),
+        (lambda: tc.Trace.from_requests([(1, 2)], ("page", "write", "at_ns")), "expected page"),
+        (lambda: tc.Trace.from_requests([1], ("page", "write")), "expected page, write"),
         (lambda: tc.Trace.open("README.md", ops={"a": "read"}), "`ops` is about `columns`"),
     ],
 )

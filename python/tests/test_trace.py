@@ -136,7 +136,7 @@ def test_generators_are_seeded_and_checked() -> None:
     assert one.page_numbers.tolist() != other.page_numbers.tolist()
     with pytest.raises(tc.TraceError, match="there are: zipf, uniform"):
         tc.Trace.generate("gauss")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"requests=1000\.0: it takes a whole number"):
+    with pytest.raises(TypeError, match=r"requests=1000\.0: expected a whole number"):
         tc.Trace.generate(requests=1e3)  # type: ignore[arg-type]
     with pytest.raises(tc.TraceError, match="requests=-1"):
         tc.Trace.generate(requests=-1)
@@ -150,7 +150,7 @@ def test_what_is_no_column_is_named() -> None:
         ({"pages": [[1]]}, r"`pages` has the shape \(1, 1\)"),
         ({"pages": [1.5]}, "`pages` has the type float64"),
         ({"pages": [4, -3]}, r"`pages`\[1\] is -3"),
-        ({"pages": [1, 2], "writes": [True]}, r"`writes` has the shape \(1,\): it takes \(2,\)"),
+        ({"pages": [1, 2], "writes": [True]}, r"`writes` has the shape \(1,\): expected \(2,\)"),
         ({"pages": [1], "writes": [7]}, "`writes` takes booleans"),
         ({"pages": [1], "counts": [2**30]}, "2\\^24"),
         ({"pages": [1], "page_size": "5KiB"}, "power of two"),
@@ -180,7 +180,7 @@ def test_a_trace_is_dealt_out_to_clients(zipf: tc.Trace) -> None:
     assert not alone.client_ids.any()
     with pytest.raises(tc.TraceError, match="split it round-robin"):
         zipf.split(2, "volume")
-    with pytest.raises(tc.TraceError, match="clients=17: it takes"):
+    with pytest.raises(tc.TraceError, match="clients=17: expected"):
         zipf.split(17)
     with pytest.raises(tc.TraceError, match="how='page'"):
         zipf.split(2, "page")  # type: ignore[arg-type]
@@ -248,7 +248,7 @@ def test_columns_are_named() -> None:
     assert trace.page_numbers.tolist() == [1, 2]
     for columns, message in {
         "page": r"columns\['page'\]: there is no column `block`; there are: lbn, rw",
-        "pages": r"`pages` is no use of a column; there are: time, op, volume",
+        "pages": r"`pages` is not a use of a column; expected one of: time, op, volume",
     }.items():
         with pytest.raises(tc.TraceError, match=message):
             tc.Trace.from_arrow(table, columns={columns: "block"})

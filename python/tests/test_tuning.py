@@ -157,14 +157,14 @@ def test_what_cannot_be_tuned_is_told(
         (
             {"policy": "auto", "search": ["candidates"]},
             tc.ConfigurationError,
-            "'candidates'.: it takes several words",
+            "'candidates'.: expected several words",
         ),
         (
             {"search": {"nonhot_ratio": (0.5, 2.0)}},
             tc.ConfigurationError,
             r"\(0.5, 2.0\) is no range in it",
         ),
-        ({"hold_out": 1.5}, tc.ConfigurationError, "hold_out=1.5: it takes a share"),
+        ({"hold_out": 1.5}, tc.ConfigurationError, "hold_out=1.5: expected a share"),
         ({"hold_out": []}, tc.ConfigurationError, "hold_out: give at least one"),
         ({"hold_out": trace}, tc.ConfigurationError, "is among the traces for tuning"),
         ({"hold_out": tmp_path / "absent"}, tc.TraceError, "hold_out: there is no file"),

@@ -105,13 +105,13 @@ class Workers(Protocol):
 def check(threads: int | None, cluster: Any, patience_s: float) -> None:
     """Refuse arguments about where points run that cannot be, or do not go together."""
     if threads is not None and not 1 <= threads <= 4096:
-        message = f"threads={threads}: it takes a whole number from 1 to 4096"
+        message = f"threads={threads}: expected a whole number from 1 to 4096"
         raise ConfigurationError(message)
     if cluster is not None and threads is not None:
         message = "a cluster has the threads of its workers: leave `threads` or `cluster` out"
         raise ConfigurationError(message)
     if not patience_s >= 0:
-        message = f"patience_s={patience_s}: it takes a number of at least 0"
+        message = f"patience_s={patience_s}: expected a number of at least 0"
         raise ConfigurationError(message)
 
 
@@ -122,7 +122,7 @@ def workers_of(cluster: Any, patience_s: float) -> Workers:
     if hasattr(cluster, "submit"):
         return _Executor(cluster)
     message = (
-        f"cluster={cluster!r}: it takes a `distributed.Client`, or an executor as those of "
+        f"cluster={cluster!r}: expected a `distributed.Client`, or an executor as those of "
         "`concurrent.futures`"
     )
     raise TypeError(message)

@@ -204,7 +204,7 @@ def meaning(
 def is_one_page(objects: str) -> bool:
     """Tell what the pages of objects are, by the words of the command line."""
     if objects not in {"pages", "one"}:
-        message = f"objects={objects!r}: it takes 'pages' or 'one'"
+        message = f"objects={objects!r}: expected 'pages' or 'one'"
         raise TraceError(message)
     return objects == "one"
 
@@ -344,13 +344,13 @@ def batches_of(requests: Iterable[Any], fields: Sequence[str]) -> Iterator[pa.Re
         elif isinstance(chunk[0], tuple | list):
             for request in chunk:
                 if len(request) != len(fields):
-                    message = f"a request is {request!r}: it takes {', '.join(fields)}"
+                    message = f"a request is {request!r}: expected {', '.join(fields)}"
                     raise TraceError(message)
             columns = [[request[place] for request in chunk] for place in places]
         elif len(fields) == 1:
             columns = [chunk]
         else:
-            message = f"a request is {chunk[0]!r}: it takes {', '.join(fields)}"
+            message = f"a request is {chunk[0]!r}: expected {', '.join(fields)}"
             raise TraceError(message)
         try:
             arrays = [_array(column) for column in columns]

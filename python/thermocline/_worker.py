@@ -76,7 +76,7 @@ class Call:
     """A call that is made where it is unpickled.
 
     Dask unpickles the functions that a worker is sent before they are tasks. There an error, as of
-    a worker that has no Thermocline, is nobody's: it takes the worker from the cluster, and the
+    a worker that has no Thermocline, is nobody's: expected the worker from the cluster, and the
     question waits for ever. So a worker is sent bytes, and its task is to unpickle them.
     """
 

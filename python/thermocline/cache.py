@@ -390,26 +390,26 @@ class Cache:
             raise TypeError(message)
         number = int(page)
         if not 0 <= number < self._state.pages:
-            message = f"page={number}: it takes a number from 0 to {self._state.pages - 1}"
+            message = f"page={number}: expected a number from 0 to {self._state.pages - 1}"
             raise ConfigurationError(message)
         return number
 
     def _checked(self, pages: ArrayLike) -> NDArray[np.uint32]:
         column = np.asarray(pages)
         if column.ndim != 1:
-            message = f"pages have the shape {column.shape}: it takes (n,)"
+            message = f"pages have the shape {column.shape}: expected (n,)"
             raise ConfigurationError(message)
         if len(column) == 0:
             return np.empty(0, dtype=np.uint32)
         if not np.issubdtype(column.dtype, np.integer):
             self._page(column[0])
-            message = f"pages have the type {column.dtype}: it takes whole numbers"
+            message = f"pages have the type {column.dtype}: expected whole numbers"
             raise TypeError(message)
         outside = (column < 0) | (column >= self._state.pages)
         if outside.any():
             place = int(np.argmax(outside))
             message = (
-                f"page {column[place]} at index {place}: it takes numbers from 0 to "
+                f"page {column[place]} at index {place}: expected numbers from 0 to "
                 f"{self._state.pages - 1}"
             )
             raise ConfigurationError(message)
@@ -435,7 +435,7 @@ def _disk(pages: int | np.integer[Any] | None) -> int | None:
     if pages is None:
         return None
     if isinstance(pages, bool) or not isinstance(pages, Integral) or not 1 <= pages <= 2**31:
-        message = f"disk_pages={pages!r}: it takes a whole number from 1 to 2**31"
+        message = f"disk_pages={pages!r}: expected a whole number from 1 to 2**31"
         raise ConfigurationError(message)
     return int(pages)
 

@@ -54,7 +54,7 @@ class Identifier:
 
     def __init__(self, name: str, pages: int, **parameters: Value) -> None:
         if not 1 <= pages <= 2**31:
-            message = f"pages={pages}: it takes a whole number from 1 to 2**31"
+            message = f"pages={pages}: expected a whole number from 1 to 2**31"
             raise ConfigurationError(message)
         self._state = _thermocline.Identifier(name, pages, list(parameters.items()))
         self.name = name
@@ -129,12 +129,12 @@ class Identifier:
     def _checked(self, pages: ArrayLike) -> NDArray[np.uint32]:
         column = np.asarray(pages)
         if column.ndim != 1:
-            message = f"pages have the shape {column.shape}: it takes (n,)"
+            message = f"pages have the shape {column.shape}: expected (n,)"
             raise ConfigurationError(message)
         if len(column) == 0:
             return np.empty(0, dtype=np.uint32)
         if not np.issubdtype(column.dtype, np.integer):
-            message = f"pages have the type {column.dtype}: it takes whole numbers"
+            message = f"pages have the type {column.dtype}: expected whole numbers"
             raise ConfigurationError(message)
         if column.min() < 0 or column.max() >= self.pages:
             place = int(np.argmax((column < 0) | (column >= self.pages)))

@@ -420,7 +420,7 @@ class CompiledEvictionPolicy:
         state = np.asarray(cls.state(setup))
         if state.ndim != 1 or not state.flags.c_contiguous:
             message = (
-                f"`{cls.__name__}.state` returned an array of the shape {state.shape}: it takes a "
+                f"`{cls.__name__}.state` returned an array of the shape {state.shape}: expected a "
                 "C-contiguous one of one dimension"
             )
             raise ValueError(message)
@@ -512,7 +512,7 @@ class TwoTier:
                 continue
             if not _is_algorithm(algorithm):
                 message = (
-                    f"{tier}={algorithm!r}: it takes the name of a registered algorithm, or a "
+                    f"{tier}={algorithm!r}: expected the name of a registered algorithm, or a "
                     "class of EvictionPolicy or CompiledEvictionPolicy"
                 )
                 raise ConfigurationError(message)

@@ -188,7 +188,7 @@ def _plain(value: object, key: str) -> Any:
     if isinstance(value, str | bool):
         return value
     if isinstance(value, Integral) and not -(2**63) <= int(value) < 2**63:
-        message = f"key `{key}`: {value} cannot be: it takes numbers of 64 bits"
+        message = f"key `{key}`: {value} is invalid: expected numbers of 64 bits"
         raise ConfigurationError(message)
     if isinstance(value, Real) and math.isfinite(value):
         return int(value) if isinstance(value, Integral) else float(value)
@@ -196,7 +196,7 @@ def _plain(value: object, key: str) -> Any:
         return os.fspath(value)
     if isinstance(value, Iterable) and not isinstance(value, bytes):
         return [_plain(one, f"{key}[{place}]") for place, one in enumerate(value)]
-    kinds = "it takes text, finite numbers, lists or mappings"
+    kinds = "expected text, finite numbers, lists or mappings"
     remedy = "leave the key out" if value is None else kinds
     message = f"key `{key}`: {value!r} cannot be: {remedy}"
     raise ConfigurationError(message)

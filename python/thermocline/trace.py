@@ -144,7 +144,7 @@ class Trace:
         text = None if page_size is None else str(page_size)
         described = _described(columns, ops, delimiter=delimiter, header=header, struct=struct)
         if volumes not in {"all", "files"}:
-            message = f"volumes={volumes!r}: it takes 'all' or 'files'"
+            message = f"volumes={volumes!r}: expected 'all' or 'files'"
             raise TraceError(message)
         with _remote.local(path, storage_options) as file:
             table = _parquet(file) if described is not None and struct is None else None
@@ -503,10 +503,10 @@ class Trace:
             numbers["shift[0]"], numbers["shift[1]"] = shift
         for option, number in numbers.items():
             if not isinstance(number, Integral):
-                message = f"{option}={number!r}: it takes a whole number, an `int`"
+                message = f"{option}={number!r}: expected a whole number, an `int`"
                 raise TypeError(message)
             if not 0 <= number < 2**64:
-                message = f"{option}={number}: it takes a whole number from 0 to 2**64 - 1"
+                message = f"{option}={number}: expected a whole number from 0 to 2**64 - 1"
                 raise TraceError(message)
         compiled = _thermocline.Trace.generate(
             kind,
@@ -606,10 +606,10 @@ class Trace:
         [1000, 1000, 1000]
         """
         if how not in {"round-robin", "volume"}:
-            message = f"how={how!r}: it takes 'round-robin' or 'volume'"
+            message = f"how={how!r}: expected 'round-robin' or 'volume'"
             raise TraceError(message)
         if not 1 <= clients <= 16:
-            message = f"clients={clients}: it takes a whole number from 1 to 16"
+            message = f"clients={clients}: expected a whole number from 1 to 16"
             raise TraceError(message)
         return Trace(self._compiled.split(clients, how == "volume"))
 
@@ -829,7 +829,7 @@ def _column(name: str, values: ArrayLike, rows: int | None) -> NDArray[Any]:
     column = np.asarray(values)
     if column.ndim != 1 or (rows is not None and len(column) != rows):
         wanted = "(n,)" if rows is None else f"({rows},)"
-        message = f"`{name}` has the shape {column.shape}: it takes {wanted}"
+        message = f"`{name}` has the shape {column.shape}: expected {wanted}"
         raise TraceError(message)
     return column
 
@@ -991,13 +991,13 @@ def _times(values: ArrayLike, rows: int) -> NDArray[np.uint64]:
 def _whole(name: str, values: ArrayLike, rows: int | None) -> NDArray[np.uint64]:
     column = _column(name, values, rows)
     if len(column) and not np.issubdtype(column.dtype, np.integer):
-        message = f"`{name}` has the type {column.dtype}: it takes whole numbers"
+        message = f"`{name}` has the type {column.dtype}: expected whole numbers"
         if name in {"pages", "page"} and column.dtype.kind in "OUS":
             message += '; texts are `keys`, or columns={"key": ...}'
         raise TraceError(message)
     if len(column) and column.min() < 0:
         place = int(np.argmax(column < 0))
-        message = f"`{name}`[{place}] is {column[place]}: it takes numbers of at least 0"
+        message = f"`{name}`[{place}] is {column[place]}: expected numbers of at least 0"
         raise TraceError(message)
     return np.ascontiguousarray(column, dtype=np.uint64)
 

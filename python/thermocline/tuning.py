@@ -168,7 +168,7 @@ def tune(
     """
     for name, number in (("trials", trials), ("seeds", seeds), ("batch", batch)):
         if number < 1:
-            message = f"{name}={number}: it takes a whole number of at least 1"
+            message = f"{name}={number}: expected a whole number of at least 1"
             raise ConfigurationError(message)
     entry = next((one for one in policies() if one.name == policy), None)
     if entry is None:
@@ -325,7 +325,7 @@ def _sides(
 ) -> _Sides:
     if isinstance(hold_out, int | float):
         if not 0 < hold_out < 1:
-            message = f"hold_out={hold_out}: it takes a share above 0 and below 1, or traces"
+            message = f"hold_out={hold_out}: expected a share above 0 and below 1, or traces"
             raise ConfigurationError(message)
         others: list[TraceLike] = []
     else:
@@ -387,7 +387,7 @@ def _space(
                     raise
         elif one.kind == "words":
             if asked is not None:
-                message = f"search[{name!r}]: it takes several words, which are not tuned: leave it"
+                message = f"search[{name!r}]: expected several words, which are not tuned: leave it"
                 raise ConfigurationError(message)
         elif ends is not None:
             message = f"search[{name!r}]: it is no number, and has no range: give None"
@@ -413,7 +413,7 @@ def _ranged(one: Parameter, ends: tuple[float, float] | None) -> Parameter:
     else:
         low, high = map(float, ends)
         if not least <= low < high <= most:
-            message = f"search[{one.name!r}]: {ends} is no range in it: it takes {one.range}"
+            message = f"search[{one.name!r}]: {ends} is no range in it: expected {one.range}"
             raise ConfigurationError(message)
     if one.kind == "integer":
         low, high = math.ceil(low), math.floor(high)

@@ -147,7 +147,7 @@ fn parse(text: &[u8]) -> Result<Line<'_>, Reason> {
         // At its end bpftrace prints the maps that the script did not clear. Clearing is an event like
         // others, which a busy machine loses.
         map if map.starts_with(b"@") && text.windows(2).any(|two| two == b": ") => Ok(Line::Other),
-        _ => Err("it is no line of the script's".into()),
+        _ => Err("not a line that the script prints".into()),
     }
 }
 

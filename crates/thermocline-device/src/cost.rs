@@ -43,7 +43,7 @@ pub enum DeviceError {
     },
     /// A cost is not a number of milliseconds.
     #[error(
-        "`{text}` is no cost of `{name}`: it takes READ_MS/WRITE_MS, two numbers of at least 0 (as in 0.16/0.30)"
+        "`{text}` is not a cost of `{name}`: expected READ_MS/WRITE_MS, two numbers of at least 0 (as in 0.16/0.30)"
     )]
     BadCost {
         /// The device or tier.
@@ -53,7 +53,7 @@ pub enum DeviceError {
     },
     /// A TOML file of devices could not be read.
     #[error(
-        "the device file is not as expected: {reason}; it takes one table per device, as in\n[my-ssd]\nread_ms = 0.09\nwrite_ms = 0.03"
+        "the device file is invalid: {reason}; expected one table per device, as in\n[my-ssd]\nread_ms = 0.09\nwrite_ms = 0.03"
     )]
     BadFile {
         /// What is wrong, with line and column.

@@ -101,7 +101,7 @@ impl Presets {
 /// Takes the rows of a kind from `tables`.
 fn rows<T: DeserializeOwned>(tables: &mut Table, kind: &str) -> Result<Vec<T>, BadPreset> {
     let Some(Value::Array(rows)) = tables.remove(kind) else {
-        let reason = format!("it takes rows, each headed [[{kind}]]");
+        let reason = format!("expected rows, each headed [[{kind}]]");
         return Err(BadPreset { place: format!("`{kind}`"), reason });
     };
     let mut names: Vec<String> = vec![];

@@ -47,7 +47,7 @@ pub trait QueueingDevice: Debug {
 #[non_exhaustive]
 pub enum QueueingError {
     /// A request for no page.
-    #[error("a request at page {page} asks for no page; it takes at least 1")]
+    #[error("a request at page {page} asks for no page; expected at least 1")]
     Empty {
         /// Where it would begin.
         page: u64,

@@ -112,7 +112,7 @@ pub enum OptionsError {
     NoPages,
     /// The backing store has more pages than the engine can number.
     #[error(
-        "the backing store has {pages} pages, more than the engine can number: it takes 2^48 pages, \
+        "the backing store has {pages} pages, more than the engine can number: expected 2^48 pages, \
          and 8 EiB; use larger pages, or a part of the store"
     )]
     TooManyPages {

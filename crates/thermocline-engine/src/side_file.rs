@@ -52,7 +52,7 @@ pub enum SideFileError {
     },
     /// The file says something else.
     #[error(
-        "`{}` is no note of thermocline; if no cache belongs to the backing store, remove it",
+        "`{}` is not a note of thermocline; if no cache belongs to the backing store, remove it",
         path.display()
     )]
     Unreadable {

@@ -17,7 +17,7 @@ use crate::spec::SpecPath;
 pub enum LabError {
     /// The size of a tier is not understood.
     #[error(
-        "`{text}` is no size: write bytes with or without a unit (67108864, 64MiB or 64M, 64MB for 64,000,000; also k, G, T), 5% (of the footprint), 4x (the tier above) or 100p (pages)"
+        "invalid size `{text}`: write bytes with or without a unit (67108864, 64MiB or 64M, 64MB for 64,000,000; also k, G, T), 5% (of the footprint), 4x (the tier above) or 100p (pages)"
     )]
     BadSize {
         /// The text given.
@@ -58,7 +58,7 @@ pub enum LabError {
     },
     /// The text is neither a number of accesses nor a share.
     #[error(
-        "`{text}` is no warm-up: write a number of accesses (as in 100000) or a share of them (as in 20%)"
+        "invalid warm-up `{text}`: write a number of accesses (as in 100000) or a share of them (as in 20%)"
     )]
     BadWarmUp {
         /// The text given.
@@ -84,7 +84,7 @@ pub enum LabError {
     },
     /// A cache that is driven access by access cannot be made of the policy.
     #[error(
-        "`{policy}` cannot be driven access by access: it takes a registered policy with one client"
+        "`{policy}` cannot be driven access by access: expected a registered policy with one client"
     )]
     NotLive {
         /// The policy.
@@ -167,7 +167,7 @@ pub enum LabError {
         capacity_pages: u64,
     },
     /// A price is no price.
-    #[error("a price of {price} per GiB cannot be: it takes a number of at least 0")]
+    #[error("a price of {price} per GiB is invalid: expected a number of at least 0")]
     BadPrice {
         /// The price given.
         price: f64,
@@ -194,7 +194,7 @@ pub enum LabError {
     },
     /// Pages of the trace that are no whole pages of the SSD.
     #[error(
-        "pages of {page_size_bytes} bytes are no multiple of the drive's pages of {drive_bytes} bytes"
+        "pages of {page_size_bytes} bytes are not a multiple of the drive's pages of {drive_bytes} bytes"
     )]
     PageMismatch {
         /// Bytes per page of the trace.
@@ -319,7 +319,7 @@ pub enum LabError {
         suited: String,
     },
     /// A rate is no share.
-    #[error("a rate of {rate} cannot be: it takes a share of the pages, above 0 and at most 1")]
+    #[error("a rate of {rate} is invalid: expected a share of the pages, above 0 and at most 1")]
     BadRate {
         /// The rate given.
         rate: f64,

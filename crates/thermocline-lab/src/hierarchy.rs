@@ -242,7 +242,7 @@ fn names(tiers: &[TierSpec]) -> Result<Vec<&'static str>, LabError> {
         }
         if tier.sizes.is_empty() {
             let path = [Key("tiers"), At(index), Key("sizes")];
-            return Err(LabError::at(&path, "it takes at least one size"));
+            return Err(LabError::at(&path, "expected at least one size"));
         }
         names.push(known[index]);
     }
@@ -357,7 +357,7 @@ fn timing(spec: &HierarchySpec, devices: &[Device]) -> Result<Option<Timing>, La
         };
     }
     if spec.timing.closed_loop == Some(0) {
-        return Err(LabError::at(&closed_loop, "it takes at least 1 request"));
+        return Err(LabError::at(&closed_loop, "expected at least 1 request"));
     }
     let disk = devices.len() - 1;
     let mut models = vec![];
@@ -391,7 +391,7 @@ fn model(device: &Device, model: &ModelSpec) -> Result<DeviceModel, String> {
     let ssd = find_ssd(drive).map_err(|error| {
         let disks: Vec<&str> = HddConfig::presets().iter().map(|disk| disk.name.as_str()).collect();
         let disks = disks.join(", ");
-        format!("it takes `server`, `server:N`, a disk ({disks}) or an SSD: {error}")
+        format!("expected `server`, `server:N`, a disk ({disks}) or an SSD: {error}")
     })?;
     Ok(DeviceModel::Ssd(Box::new(ssd)))
 }

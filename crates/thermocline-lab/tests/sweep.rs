@@ -343,7 +343,7 @@ fn where_no_output_can_be_is_told_first() {
         ("absent/deep/out.parquet", "absent/deep`: there is no such folder"),
         ("two.csv/out.parquet", "two.csv`: there is no such folder"),
         ("", "it is a folder"),
-        ("/dev/null", "it is no plain file"),
+        ("/dev/null", "not a regular file"),
     ] {
         let error =
             sweep.run(&place.path(output), 1, &Watch::default(), |_| ()).unwrap_err().to_string();

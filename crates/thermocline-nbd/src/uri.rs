@@ -150,7 +150,7 @@ fn tcp(authority: &str) -> Result<ServerAddress, &'static str> {
     };
     let port = match port {
         Some("") => DEFAULT_PORT,
-        Some(port) => port.parse().map_err(|_| "the port is no number from 0 to 65535")?,
+        Some(port) => port.parse().map_err(|_| "the port is not a number from 0 to 65535")?,
         None => return Err("something stands behind the bracket"),
     };
     if host.is_empty() {

@@ -175,7 +175,7 @@ pub trait Reproduction {
 #[non_exhaustive]
 pub enum StudyError {
     /// An experiment file is not as expected.
-    #[error("the experiment file of `{study}` is not as expected: {reason}")]
+    #[error("the experiment file of `{study}` is invalid: {reason}")]
     BadExperiment {
         /// The study.
         study: &'static str,

@@ -245,7 +245,7 @@ impl<'py> Arguments<'py> {
             let one = one?;
             let text = one.extract::<String>();
             names.push(text.map_err(|_| {
-                configuration(format!("{name}: {} cannot be: it takes names", shown(&one)))
+                configuration(format!("{name}: {} is invalid: expected names", shown(&one)))
             })?);
         }
         if names.is_empty() {
@@ -322,14 +322,14 @@ impl<'py> Arguments<'py> {
             return Ok(Some(SsdSize::Fit));
         }
         let bytes = text.parse().ok().and_then(TierSize::whole_bytes);
-        let message = || format!("ssd_size={text:?}: it takes bytes, as in \"4GiB\", or \"fit\"");
+        let message = || format!("ssd_size={text:?}: expected bytes, as in \"4GiB\", or \"fit\"");
         Ok(Some(SsdSize::Bytes(bytes.ok_or_else(|| configuration(message()))?)))
     }
 
     fn disk_bytes(&self) -> PyResult<Option<u64>> {
         let Some(text) = self.text("disk_size")? else { return Ok(None) };
         let bytes = text.parse().ok().and_then(TierSize::whole_bytes);
-        let message = || format!("disk_size={text:?}: it takes bytes, as in \"4TiB\"");
+        let message = || format!("disk_size={text:?}: expected bytes, as in \"4TiB\"");
         Ok(Some(bytes.ok_or_else(|| configuration(message()))?))
     }
 
@@ -531,7 +531,7 @@ fn size(place: &str, value: &Bound<'_, PyAny>) -> PyResult<TierSize> {
         return text.parse().map_err(|error| configuration(format!("{place}: {error}")));
     }
     let pages = (!is_bool(value)).then(|| value.extract::<u64>().ok()).flatten();
-    let message = || format!("{place}: {} is no size: {SIZE}", shown(value));
+    let message = || format!("{place}: invalid size {}: {SIZE}", shown(value));
     Ok(TierSize::Pages(pages.ok_or_else(|| configuration(message()))? as f64))
 }
 
@@ -555,7 +555,7 @@ fn cost(place: &str, tier: &str, value: &Bound<'_, PyAny>) -> PyResult<Setting> 
     let costs = value.extract::<Vec<f64>>().unwrap_or_default();
     let [read_ms, write_ms] = costs[..] else {
         let message = format!(
-            "{place}: {} is no cost of `{tier}`: it takes (READ_MS, WRITE_MS), two numbers",
+            "{place}: {} is not a cost of `{tier}`: expected (READ_MS, WRITE_MS), two numbers",
             shown(value)
         );
         return Err(configuration(message));
@@ -590,7 +590,7 @@ fn is_bool(value: &Bound<'_, PyAny>) -> bool {
 
 /// What is wrong with the value of an argument.
 fn wrong(place: &str, value: &Bound<'_, PyAny>, expected: &str) -> PyErr {
-    configuration(format!("{place}={}: it takes {expected}", shown(value)))
+    configuration(format!("{place}={}: expected {expected}", shown(value)))
 }
 
 /// A value as Python writes it.

@@ -51,7 +51,7 @@ struct Map {
 #[pyfunction]
 pub(crate) fn chart(described: &str) -> PyResult<String> {
     let described: Described = serde_json::from_str(described)
-        .map_err(|error| configuration(format!("this is no chart: {error}")))?;
+        .map_err(|error| configuration(format!("not a chart: {error}")))?;
     serde_json::to_string(&described.specification()).map_err(python)
 }
 

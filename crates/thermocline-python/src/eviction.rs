@@ -198,7 +198,7 @@ impl Hooks for NoHooks {
 fn no_page(answer: &Bound<'_, PyAny>) -> PyErr {
     let answer = answer.repr().map_or_else(|_| "something".to_owned(), |text| text.to_string());
     PyTypeError::new_err(format!(
-        "`evict` returned {answer}: it takes a page of the cache, or the page that comes, to refuse it"
+        "`evict` returned {answer}: expected a page of the cache, or the page that comes, to refuse it"
     ))
 }
 

@@ -53,7 +53,7 @@ impl Recording {
                 "evictions" => recording.evictions = Some(EvictionColumns::default()),
                 _ => {
                     return Err(configuration(format!(
-                        "record: {name:?} cannot be recorded: it takes \"hits\", \"actions\" or \"evictions\""
+                        "record: {name:?} cannot be recorded: expected \"hits\", \"actions\" or \"evictions\""
                     )));
                 }
             }

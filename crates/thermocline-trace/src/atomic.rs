@@ -162,7 +162,7 @@ pub(crate) fn refuse_compression(target: &Path, format: &str) -> Result<(), Trac
 /// [`TraceError::Io`] if `target` is a folder or a device, or if the file cannot be created.
 pub fn temporary(target: &Path) -> Result<Unfinished, TraceError> {
     if target.exists() && !target.is_file() {
-        let source = io::Error::other("it is no plain file: name a file to be written");
+        let source = io::Error::other("not a regular file: name a file to write to");
         return Err(cannot_write(target, source));
     }
     let folder = folder(target);
@@ -271,7 +271,7 @@ mod tests {
             if target.exists() {
                 let Err(error) = AtomicFile::create(target) else { panic!("{target:?}") };
                 let reason = std::error::Error::source(&error).unwrap().to_string();
-                assert!(reason.contains("no plain file"), "{error}: {reason}");
+                assert!(reason.contains("not a regular file"), "{error}: {reason}");
             }
         }
     }

@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn what_has_no_format_says_so() {
         let error = detected("t", b"hello world\n").unwrap_err().to_string();
-        assert!(error.contains("t: the format cannot be told"), "{error}");
+        assert!(error.contains("t: cannot detect the format"), "{error}");
         let error = detected("t", b"0,100,512,w,0.5\na\nb\n").unwrap_err().to_string();
         assert!(error.contains("resembles spc, but line 2"), "{error}");
         let noise: Vec<u8> =

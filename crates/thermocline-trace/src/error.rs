@@ -57,7 +57,7 @@ pub enum TraceError {
         reason: String,
     },
     /// No format fits the content.
-    #[error("{}: the format cannot be told from the content ({reason})", path.display())]
+    #[error("{}: cannot detect the format from the content ({reason})", path.display())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
@@ -101,7 +101,7 @@ pub enum TraceError {
         page_size_bytes: u64,
     },
     /// A text that is no page size.
-    #[error("`{text}` is no page size: write it as 4096 or 4KiB")]
+    #[error("invalid page size `{text}`: write it as 4096 or 4KiB")]
     PageSizeText {
         /// The text given.
         text: String,

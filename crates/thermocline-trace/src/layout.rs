@@ -52,7 +52,7 @@ impl Layout {
                 'd' => Letter { bytes: 8, kind: Kind::Float },
                 other => {
                     return Err(format!(
-                        "`{other}` is no field; there are c b B h H i I l L q Q f d"
+                        "`{other}` is not a field; expected one of c b B h H i I l L q Q f d"
                     ));
                 }
             };

@@ -358,7 +358,7 @@ fn assign(part: &str, assignments: &mut Vec<Assignment>) -> Result<(), String> {
         .ok_or_else(|| format!("`{part}`: write what a column is for, as in time=1:us"))?;
     let names: Vec<&str> = ROLES.iter().map(|(name, _)| *name).collect();
     let role = named(&ROLES, name.trim()).ok_or_else(|| {
-        format!("`{}` is no use of a column; there are: {}", name.trim(), names.join(", "))
+        format!("`{}` is not a use of a column; expected one of: {}", name.trim(), names.join(", "))
     })?;
     if let Some(constant) = value.strip_prefix('=') {
         let unit = Unit::Default;
@@ -552,7 +552,8 @@ mod tests {
     fn errors_say_what_would_be_right() {
         assert!(error("time=1:us").contains("neither `key`"), "{}", error("time=1:us"));
         assert!(
-            error("when=1,key=2").contains("`when` is no use of a column; there are: time, op")
+            error("when=1,key=2")
+                .contains("`when` is not a use of a column; expected one of: time, op")
         );
         assert!(error("key=1,time=2:hours").contains("unknown unit `hours`; expected: s, ms, us"));
         assert!(error("key=1,time=2:bytes").contains("unknown unit `bytes`"));

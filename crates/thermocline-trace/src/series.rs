@@ -173,6 +173,6 @@ mod tests {
     fn a_file_that_cannot_be_read_is_named() {
         let (_folder, mut series) = series(&["0,0,512,r,5\n", "no trace\n"]);
         let error = CompiledTrace::compile(&mut series, PageSize::DEFAULT).unwrap_err();
-        assert!(error.to_string().contains("part.1.spc: the format cannot be told"), "{error}");
+        assert!(error.to_string().contains("part.1.spc: cannot detect the format"), "{error}");
     }
 }

@@ -119,7 +119,7 @@ fn wrong_rows_are_refused_with_their_place() {
         (format!("{good}\n{}", row(1024, "3, 2")), "row 2: block 2 follows another block"),
         (format!("{good}\n{{\"timestamp\": 0, \"hash_ids\": []}}"), "`input_length` is missing"),
         (format!("{good}\n{{\"timestamp\": "), "line 2: the last record has no end"),
-        (r#"{"timestamp": -1, "input_length": 1, "hash_ids": [1]}"#.into(), "-1 is no time"),
+        (r#"{"timestamp": -1, "input_length": 1, "hash_ids": [1]}"#.into(), "-1 is not a time"),
         (r#"{"events": ["BlockStored"]}"#.into(), "no record of a prompt"),
         ("time,size\n".into(), "line 1: no record of a prompt"),
         (String::new(), "no requests"),

@@ -25,7 +25,7 @@ pub enum UblkError {
     NotAllowed,
     /// The kernel lacks what is needed.
     #[error(
-        "the kernel's ublk driver cannot copy bytes by `pread` and keep requests for the next server: it takes \
+        "the kernel's ublk driver cannot copy bytes by `pread` and keep requests for the next server: expected \
          Linux 6.5 or later"
     )]
     TooOld,

@@ -524,7 +524,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     seconds
         .filter(|seconds| (0.1..=3600.0).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "it takes a number of seconds from 0.1 to 3600".into())
+        .ok_or_else(|| "expected a number of seconds from 0.1 to 3600".into())
 }
 
 #[derive(Args, Debug)]

@@ -74,7 +74,7 @@ impl Lines {
             [b'W', ..] | [b'F', b'W', ..] => Op::Write,
             // Discards, zeroes that are written by the device, flushes.
             [b'A'..=b'Z', ..] => return Ok(Heard::Other),
-            _ => return Err("the op is no word of the kernel's".into()),
+            _ => return Err("unknown operation".into()),
         };
         let sector = integer(fields.word("sector")?, "sector")?;
         let sectors = integer(fields.word("size")?, "size")?;

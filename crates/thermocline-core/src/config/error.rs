@@ -150,7 +150,7 @@ impl fmt::Display for ConfigError {
             }
             Self::Contradiction { owner, reason } => write!(f, "`{owner}`: {reason}"),
             Self::BadValue { name, text, expected } => {
-                write!(f, "`{text}` is not a value of `{name}`: it takes {expected}")
+                write!(f, "`{text}` is not a value of `{name}`: expected {expected}")
             }
             Self::NoAdmission { policy, known } => write!(
                 f,

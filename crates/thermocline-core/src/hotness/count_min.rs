@@ -132,7 +132,7 @@ impl CountMin {
         let most = most_units as f64 / units_per_weight;
         if threshold > most {
             return Err(contradiction(format!(
-                "threshold={threshold} can never be reached: full counters of all generations come to {most}; it takes a number above 0, up to that"
+                "threshold={threshold} can never be reached: full counters of all generations come to {most}; expected a number above 0, up to that"
             )));
         }
         #[expect(

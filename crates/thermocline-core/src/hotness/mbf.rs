@@ -134,7 +134,7 @@ impl<F: Filters> Mbf<F> {
             return Err(ConfigError::contradiction(
                 "mbf",
                 format!(
-                    "threshold={threshold} can never be reached: the weights of {filters} filters sum to {most}; it takes a number above 0, up to that"
+                    "threshold={threshold} can never be reached: the weights of {filters} filters sum to {most}; expected a number above 0, up to that"
                 ),
             ));
         }

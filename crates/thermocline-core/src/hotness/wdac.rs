@@ -74,7 +74,7 @@ impl Wdac {
             return Err(ConfigError::contradiction(
                 "wdac",
                 format!(
-                    "threshold={threshold} can never be reached: the weights of a window of {window_writes} writes sum to {most}; it takes a number above 0, up to that"
+                    "threshold={threshold} can never be reached: the weights of a window of {window_writes} writes sum to {most}; expected a number above 0, up to that"
                 ),
             ));
         }

@@ -160,7 +160,7 @@ impl Pair {
                         "q2_pages" => gauges.1 = value as usize,
                         "t_out_records" => gauges.2 = value as usize,
                         "promote_probability" => gauges.3 = value,
-                        _ => panic!("no gauge is called {name}"),
+                        _ => panic!("unknown gauge {name}"),
                     }
                 }
             });

@@ -13,13 +13,13 @@ pub enum HddError {
         known: String,
     },
     /// A TOML text does not describe a disk.
-    #[error("the disk file is not as expected: {reason}")]
+    #[error("the disk file is invalid: {reason}")]
     BadFile {
         /// What is wrong, with line and column.
         reason: String,
     },
     /// A setting is out of its range.
-    #[error("`{name}` of the disk is {value}; permitted is {permitted}")]
+    #[error("`{name}` of the disk is {value}; allowed: {permitted}")]
     BadSetting {
         /// The field of [`HddConfig`](super::HddConfig).
         name: &'static str,
@@ -30,7 +30,7 @@ pub enum HddError {
     },
     /// Pages do not consist of whole sectors, or the disk does not hold one.
     #[error(
-        "pages of {page_size_bytes} bytes do not suit the disk; permitted are multiples of \
+        "pages of {page_size_bytes} bytes do not suit the disk; allowed: multiples of \
          {sector_bytes} up to {capacity_bytes}"
     )]
     BadPageSize {
@@ -58,7 +58,7 @@ pub enum HddError {
         capacity_pages: u64,
     },
     /// A request arrives before the time to which the disk was advanced, or too late to count.
-    #[error("a request at {at_ns} ns does not suit; permitted is {least_ns} ns to {most_ns} ns")]
+    #[error("a request at {at_ns} ns does not suit; allowed: {least_ns} ns to {most_ns} ns")]
     BadTime {
         /// When it arrives.
         at_ns: u64,

@@ -13,13 +13,13 @@ pub enum SsdError {
         known: String,
     },
     /// A TOML text does not describe a drive.
-    #[error("the SSD file is not as expected: {reason}")]
+    #[error("the SSD file is invalid: {reason}")]
     BadFile {
         /// What is wrong, with line and column.
         reason: String,
     },
     /// A setting is out of its range.
-    #[error("`{name}` of the SSD is {value}; permitted is {permitted}")]
+    #[error("`{name}` of the SSD is {value}; allowed: {permitted}")]
     BadSetting {
         /// The field of [`SsdConfig`](super::SsdConfig).
         name: &'static str,
@@ -35,9 +35,7 @@ pub enum SsdError {
         page: u64,
     },
     /// A request goes beyond the end of the drive.
-    #[error(
-        "{pages} pages from page {page} on go beyond the SSD; permitted are pages 0 to {last_page}"
-    )]
+    #[error("{pages} pages from page {page} on go beyond the SSD; allowed: pages 0 to {last_page}")]
     BeyondDrive {
         /// The first page.
         page: u64,
@@ -47,7 +45,7 @@ pub enum SsdError {
         last_page: u64,
     },
     /// A request arrives before the time to which the drive was advanced, or too late to count.
-    #[error("a request at {at_ns} ns does not suit; permitted is {least_ns} ns to {most_ns} ns")]
+    #[error("a request at {at_ns} ns does not suit; allowed: {least_ns} ns to {most_ns} ns")]
     BadTime {
         /// When it arrives.
         at_ns: u64,

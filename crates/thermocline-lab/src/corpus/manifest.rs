@@ -312,7 +312,7 @@ impl FromStr for Split {
     fn from_str(word: &str) -> Result<Self, String> {
         let all = [Self::Tune, Self::HoldOut];
         let found = all.into_iter().find(|split| split.word() == word);
-        found.ok_or_else(|| format!("no side of a split is called `{word}`: use tune or hold-out"))
+        found.ok_or_else(|| format!("unknown side of a split `{word}`: use tune or hold-out"))
     }
 }
 

@@ -84,20 +84,20 @@ impl PlanOptions {
     pub fn check(&self) -> Result<Vec<PolicyEntry>, LabError> {
         if let Some(years) = self.min_lifetime_years.filter(|years| years.is_nan() || *years < 0.0)
         {
-            let reason = format!("{years} cannot be: it takes a number of at least 0");
+            let reason = format!("{years} is invalid: expected a number of at least 0");
             return Err(LabError::at(&[Key("min_lifetime_years")], reason));
         }
         let is_letter = |letter: char| !letter.is_whitespace() && !letter.is_control();
         let letters = self.currency.chars().count();
         if !(1..=CURRENCY_LETTERS).contains(&letters) || !self.currency.chars().all(is_letter) {
             let reason = format!(
-                "`{}` cannot be: it takes a word of at most {CURRENCY_LETTERS} letters, as in EUR",
+                "`{}` is invalid: expected a word of at most {CURRENCY_LETTERS} letters, as in EUR",
                 self.currency.escape_debug()
             );
             return Err(LabError::at(&[Key("currency")], reason));
         }
         if self.closed_loop == Some(0) {
-            return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
+            return Err(LabError::at(&[Key("closed_loop")], "expected at least 1 request"));
         }
         let all = || registry::entries().filter(|entry| suits(entry));
         self.policies.resolve(

@@ -218,7 +218,7 @@ impl<'a> Priced<'a> {
             return Err(LabError::BadPrice { price });
         }
         if is_bad(&&options.budget) {
-            let reason = format!("{} cannot be: it takes a number of at least 0", options.budget);
+            let reason = format!("{} is invalid: expected a number of at least 0", options.budget);
             return Err(LabError::at(&[Key("budget")], reason));
         }
         let policies = options.check()?;

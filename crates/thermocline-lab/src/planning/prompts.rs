@@ -265,14 +265,14 @@ impl<'a> Market<'a> {
         if !options.budget.is_finite() || options.budget < 0.0 {
             return bad(
                 "budget",
-                format!("{} cannot be: it takes a number of at least 0", options.budget),
+                format!("{} is invalid: expected a number of at least 0", options.budget),
             );
         }
         let years = options.min_lifetime_years;
         if years.is_nan() || years < 0.0 {
             return bad(
                 "min_lifetime_years",
-                format!("{years} cannot be: it takes a number of at least 0"),
+                format!("{years} is invalid: expected a number of at least 0"),
             );
         }
         let names: Vec<DriveSpec> = match &options.drives[..] {
@@ -286,7 +286,7 @@ impl<'a> Market<'a> {
             of_tiers.iter().map(|one| (one.tier.clone(), one.number)).collect();
         if !(1..=TIERS_MAX).contains(&tiers.len()) {
             let reason = format!(
-                "it takes the prices per GiB of 1 to {TIERS_MAX} tiers, fastest first, as in hbm=100,dram=4,ssd=0.1"
+                "expected the prices per GiB of 1 to {TIERS_MAX} tiers, fastest first, as in hbm=100,dram=4,ssd=0.1"
             );
             return bad("prices", reason);
         }
@@ -322,7 +322,7 @@ impl<'a> Market<'a> {
         let Some(block_bytes) = block_bytes.filter(|_| spec.model.is_some()) else {
             return bad(
                 "model",
-                "it takes a model, as llama-3-70b, for the time to the first token".into(),
+                "expected a model, as llama-3-70b, for the time to the first token".into(),
             );
         };
         Ok(Self { trace, options, block_bytes, tiers, drives })

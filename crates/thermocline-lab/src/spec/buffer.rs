@@ -119,7 +119,7 @@ impl BufferSpec {
             };
         };
         if self.closed_loop == Some(0) {
-            return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
+            return Err(LabError::at(&[Key("closed_loop")], "expected at least 1 request"));
         }
         if let Some(precondition) = self.precondition {
             precondition.validate().map_err(|error| LabError::at(&[Key("precondition")], error))?;

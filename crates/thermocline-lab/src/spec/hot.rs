@@ -39,7 +39,7 @@ impl HotSpec {
     /// A name that no identifier has, or a parameter that cannot be.
     pub fn candidates(&self) -> Result<Candidates, LabError> {
         if self.interval == Some(0) {
-            return Err(LabError::at(&[Key("interval")], "it takes at least 1 access"));
+            return Err(LabError::at(&[Key("interval")], "expected at least 1 access"));
         }
         let all = || registry::entries().iter().collect();
         let mut entries: Vec<&'static IdentifierEntry> =

@@ -302,7 +302,7 @@ impl KvSpec {
         settings.private_tiers = self.private_tiers.unwrap_or(settings.private_tiers);
         self.check_places(policy, &settings)?;
         if self.admit.len() > capacities.len() || self.admit.contains(&0) {
-            let reason = "it takes a number of uses, at least 1, for each tier, as in 1,1,2";
+            let reason = "expected a number of uses, at least 1, for each tier, as in 1,1,2";
             return Err(LabError::at(&[Key("admit")], reason));
         }
         for (tier, &uses) in settings.tiers.iter_mut().zip(&self.admit) {
@@ -371,7 +371,7 @@ impl KvSpec {
         ];
         for (key, number) in positive {
             if !(number.is_finite() && number > 0.0) {
-                return Err(LabError::at(&[Key(key)], "it takes a number above 0"));
+                return Err(LabError::at(&[Key(key)], "expected a number above 0"));
             }
         }
         if self.efficiency > 1.0 {

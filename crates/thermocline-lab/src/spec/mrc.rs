@@ -68,13 +68,13 @@ impl MrcSpec {
         for (key, rate) in [("shards", self.shards), ("rate", self.rate)] {
             if let Some(rate) = rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
                 let reason = format!(
-                    "{rate} cannot be: it takes a share of the pages, above 0 and at most 1"
+                    "{rate} is invalid: expected a share of the pages, above 0 and at most 1"
                 );
                 return Err(LabError::at(&[Key(key)], reason));
             }
         }
         if self.shards_size == Some(0) {
-            return Err(LabError::at(&[Key("shards_size")], "it takes at least 1 page"));
+            return Err(LabError::at(&[Key("shards_size")], "expected at least 1 page"));
         }
         let (seed, choice) = (self.seed, self.shards_by);
         let sample = match (self.shards, self.shards_size) {

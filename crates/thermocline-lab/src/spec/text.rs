@@ -14,11 +14,11 @@ use crate::TierSize;
 
 /// What the cost of a tier is.
 pub(crate) const COST: &str =
-    "it takes READ_MS/WRITE_MS, two numbers of at least 0 (as in 0.16/0.30)";
+    "expected READ_MS/WRITE_MS, two numbers of at least 0 (as in 0.16/0.30)";
 /// What an access time is.
-pub(crate) const LATENCY: &str = "it takes a number of milliseconds, at least 0";
+pub(crate) const LATENCY: &str = "expected a number of milliseconds, at least 0";
 /// What a price is.
-pub(crate) const PRICE: &str = "it takes a price per GiB, a number of at least 0";
+pub(crate) const PRICE: &str = "expected a price per GiB, a number of at least 0";
 /// What a number of servers is.
 pub(crate) const SERVERS: &str = "a server takes a number of at least 1, as in server:8";
 

@@ -250,7 +250,7 @@ impl Placed<'_> {
     /// A list, if it has an element.
     fn some<T>(&self, key: &str, all: Vec<T>) -> Result<Vec<T>, LabError> {
         if all.is_empty() {
-            return Err(self.places.bad(&[Key(key)], "it takes at least one"));
+            return Err(self.places.bad(&[Key(key)], "expected at least one"));
         }
         Ok(all)
     }
@@ -263,7 +263,7 @@ impl Placed<'_> {
             return self.some("policies", all.cloned().collect());
         }
         let Some(names) = policies.as_array() else {
-            let reason = format!("{policies} is no list: write [\"hat\", \"lru\"], or \"all\"");
+            let reason = format!("{policies} is not a list: write [\"hat\", \"lru\"], or \"all\"");
             return Err(self.places.bad(&[Key("policies")], reason));
         };
         let find = |(place, name): (usize, &toml::Value)| {
@@ -615,7 +615,7 @@ mod tests {
     fn what_is_wrong_is_said() {
         for (from, to, place, reason) in [
             ("\"lru\"", "\"lru2\"", "line 2, key `policies`", "lru2"),
-            ("\"lru\"", "3", "line 2, key `policies`", "called `3`"),
+            ("\"lru\"", "3", "line 2, key `policies`", "policy `3`"),
             ("policies", "polices", "line 2", "polices"),
             ("\"face\"", "\"face\" \"hat\"", "line 2", "parse error"),
             ("nvme-ssd", "floppy", "line 3, key `device`", "floppy"),
@@ -677,8 +677,8 @@ mod tests {
     #[test]
     fn mistakes_of_a_mapping_are_told_by_their_keys() {
         for (from, to, expected) in [
-            ("\"lru\"", "\"lruu\"", "key `policies[1]`: no policy"),
-            ("\"4x\"", "\"4y\"", "key `tier[1].sizes[1]`: `4y` is no size"),
+            ("\"lru\"", "\"lruu\"", "key `policies[1]`: unknown policy"),
+            ("\"4x\"", "\"4y\"", "key `tier[1].sizes[1]`: invalid size `4y`"),
             ("\"4x\"", "\"4x\"]\nwidth = [1", "key `tier[1].width`: unknown field `width`"),
             ("\"8KiB\"", "8192", "key `trace[0].page_size`: invalid type"),
             ("path = \"a.csv\"", "", "key `trace[0]`: missing field `path`"),

@@ -36,7 +36,7 @@ impl GivenOption {
         match &self.value {
             Value::Word(word) => (word.set)(spec),
             Value::Name { name, set } => set(spec, name.clone()),
-            Value::Count { count: 0, of, .. } => return Err(format!("it takes at least 1 {of}")),
+            Value::Count { count: 0, of, .. } => return Err(format!("expected at least 1 {of}")),
             Value::Count { count, set, .. } => set(spec, *count),
         }
         Ok(())

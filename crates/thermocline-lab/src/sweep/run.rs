@@ -245,7 +245,7 @@ pub fn check_output(output: &Path) -> Result<(), LabError> {
         return Err(LabError::file(output, "it is a folder: name a file to be written"));
     }
     if output.exists() && !output.is_file() {
-        return Err(LabError::file(output, "it is no plain file: name a file to be written"));
+        return Err(LabError::file(output, "not a regular file: name a file to write to"));
     }
     match output.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {

@@ -67,7 +67,7 @@ impl Values {
         };
         let values = values?;
         if values.is_empty() {
-            return Err(whole("the list is empty: it takes at least one value".into()));
+            return Err(whole("the list is empty: expected at least one value".into()));
         }
         Ok(values)
     }
@@ -133,7 +133,7 @@ fn quantity(value: &toml::Value) -> Result<(f64, Unit), String> {
     if let Some(number) = value.as_float().or_else(|| Some(value.as_integer()? as f64)) {
         return Ok((number, Unit::Plain));
     }
-    let text = value.as_str().ok_or_else(|| format!("{value} is no number and no size"))?;
+    let text = value.as_str().ok_or_else(|| format!("{value} is neither a number nor a size"))?;
     Ok(match text.parse::<TierSize>().map_err(|error| error.to_string())? {
         TierSize::Bytes(bytes) => (bytes, Unit::Bytes),
         TierSize::Pages(pages) => (pages, Unit::Pages),
@@ -204,7 +204,7 @@ mod tests {
             ("{ from = '1p', to = '1%', step = '1p' }", "one unit"),
             ("{ from = 1, to = 1e9, step = 1 }", "at most 10000"),
             ("{ from = 1, to = 2, by = 1 }", "either `step` or `factor`"),
-            ("{ from = true, to = 1, step = 1 }", "no number"),
+            ("{ from = true, to = 1, step = 1 }", "neither a number"),
             ("[]", "at least one value"),
         ] {
             let value: toml::Table = format!("x = {range}").parse().unwrap();

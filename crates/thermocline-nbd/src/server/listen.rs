@@ -204,7 +204,10 @@ fn restrict(path: &Path, access: SocketAccess) -> io::Result<()> {
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there"));
+        return Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "a file that is not a socket is in the way",
+        ));
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),

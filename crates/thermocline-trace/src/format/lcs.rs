@@ -185,7 +185,7 @@ fn old(sample: &[u8]) -> Result<LaidOut, Reason> {
         return Err("the header does not end with the magic number of lcs".into());
     }
     let letters = header[8..248].split(|&byte| byte == 0).next().unwrap_or_default();
-    let letters = std::str::from_utf8(letters).map_err(|_| "the record's letters are no text")?;
+    let letters = std::str::from_utf8(letters).map_err(|_| "the record's letters are not text")?;
     let layout = Layout::parse(letters)?;
     let record_bytes = u32_at(header, 1004) as usize;
     if record_bytes != layout.record_bytes() {

@@ -24,7 +24,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Splits above a leaf, at most.
 const DEPTH_MAX: usize = 64;
 /// What to do about a profile that cannot be read.
-const REMEDY: &str = "make it anew with `thermocline trace fit`";
+const REMEDY: &str = "make it again with `thermocline trace fit`";
 
 /// The text as it is written.
 #[derive(Deserialize)]
@@ -123,7 +123,7 @@ impl FromStr for Profile {
     fn from_str(text: &str) -> Result<Self, ProfileError> {
         let json = |error: serde_json::Error| ProfileError(format!("{error}; {REMEDY}"));
         let OnlyVersion { thermocline_profile } = serde_json::from_str(text).map_err(|error| {
-            ProfileError(format!("this is no profile of a trace: {error}; {REMEDY}"))
+            ProfileError(format!("not a profile of a trace: {error}; {REMEDY}"))
         })?;
         match thermocline_profile {
             Some(VERSION) => {}
@@ -134,7 +134,7 @@ impl FromStr for Profile {
             }
             None => {
                 return Err(ProfileError(format!(
-                    "this is no profile of a trace: `thermocline_profile` is missing; {REMEDY}"
+                    "not a profile of a trace: `thermocline_profile` is missing; {REMEDY}"
                 )));
             }
         }
@@ -257,7 +257,7 @@ fn parse_tree(value: &Value, shape: &Shape, place: &str, depth: usize) -> Result
                 return wrong(
                     place,
                     format!(
-                        "`{split}` is no question like `{} <= 12`; it may ask for {names}",
+                        "`{split}` is not a question like `{} <= 12`; it may ask for {names}",
                         shape.known[0]
                     ),
                 );
@@ -289,7 +289,7 @@ fn parse_leaf(text: &str, shape: &Shape, place: &str) -> Result<Leaf, Wrong> {
         let Some(card) = card else {
             return wrong(
                 place,
-                format!("`{word}` is no outcome with its count, like `3:10` or `3-5:10`"),
+                format!("`{word}` is not an outcome with its count, like `3:10` or `3-5:10`"),
             );
         };
         if card.last >= limit || card.count == 0 {

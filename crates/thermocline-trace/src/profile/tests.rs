@@ -210,7 +210,7 @@ fn texts_that_are_no_profile_are_refused_with_the_place() {
     check("\"accesses\": \"", "\"accesses\": \"x", "trees.accesses");
     check("\"ops\": ", "\"others\": ", "trees.ops: the tree is missing");
     check("\"ops\": \"", "\"ops\": \"9:1 ", "trees.ops: `9:1`");
-    check("\"ops\": \"", "\"ops\": \"a:1 ", "trees.ops: `a:1` is no outcome");
+    check("\"ops\": \"", "\"ops\": \"a:1 ", "trees.ops: `a:1` is not an outcome");
     check("\"ops\": \"", "\"ops\": \"5:1 ", "outcomes ascend");
     check(
         "\"ops\": \"",
@@ -219,7 +219,7 @@ fn texts_that_are_no_profile_are_refused_with_the_place() {
     );
     check("\"ops\": \"", "\"ops\": [1], \"o\": \"", "trees.ops: a split is");
     let message = "no JSON".parse::<Profile>().unwrap_err().to_string();
-    assert!(message.contains("this is no profile of a trace"), "{message}");
+    assert!(message.contains("not a profile of a trace"), "{message}");
 }
 
 proptest! {

@@ -265,7 +265,7 @@ impl<'a> Reading<'a> {
 fn nanos(number: f64, per_unit: f64) -> Result<Nanos, Reason> {
     let nanos = (number * per_unit).round();
     if !(0.0..9.0e18).contains(&nanos) {
-        return Err(format!("{number} is no time").into());
+        return Err(format!("{number} is not a time").into());
     }
     #[expect(
         clippy::cast_possible_truncation,

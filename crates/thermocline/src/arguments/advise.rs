@@ -176,7 +176,7 @@ impl Have {
             .ok()
             .filter(|kind| *kind != KindWord::Thermocline)
             .ok_or(
-                "it takes lvmcache, writecache, bcache, open-cas or zfs, as in lvmcache:vg/lv",
+                "expected lvmcache, writecache, bcache, open-cas or zfs, as in lvmcache:vg/lv",
             )?;
         Ok(Self { kind, name })
     }
@@ -184,7 +184,7 @@ impl Have {
 
 /// A time with its unit.
 fn time(text: &str) -> Result<Duration, String> {
-    let wanted = || "it takes a number and a unit: 90s, 30m, 24h or 7d".to_owned();
+    let wanted = || "expected a number and a unit: 90s, 30m, 24h or 7d".to_owned();
     let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
     let seconds: u64 = match &text[digits.len()..] {
         "s" => 1,

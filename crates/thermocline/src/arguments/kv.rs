@@ -146,6 +146,6 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     name: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(all.iter().map(move |&one| name(one))).try_map(move |given| {
-        all.iter().copied().find(|&one| name(one) == given).ok_or("there is no such word")
+        all.iter().copied().find(|&one| name(one) == given).ok_or("unknown word")
     })
 }

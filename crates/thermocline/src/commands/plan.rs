@@ -113,7 +113,7 @@ impl Objective {
             Self::CostPerIo => planning::Objective::CostPerIo,
             Self::FirstToken | Self::CostPerToken => {
                 bail!(
-                    "--objective: it takes p99, io-time or cost-per-io; the others need --workload kv"
+                    "--objective: expected p99, io-time or cost-per-io; the others need --workload kv"
                 )
             }
         })

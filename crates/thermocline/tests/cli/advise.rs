@@ -239,7 +239,7 @@ fn a_recorder_that_fails_or_hears_nothing_is_an_error() {
     for (script, says) in [
         ("echo 'ERROR: no probes' >&2; exit 1", "no probes"),
         ("echo '# thermocline 1'; exec sleep 100", "had no requests"),
-        ("echo '# thermocline 1'; echo 'R 5 x'; exec sleep 100", "what is no request"),
+        ("echo '# thermocline 1'; echo 'R 5 x'; exec sleep 100", "a line that is not a request"),
     ] {
         let Some(output) = listened(script, &[&LIVE[..], &["--for", "1s"]].concat()) else {
             return;

@@ -55,7 +55,7 @@ pub(super) fn read(have: &Have) -> Result<InstalledCache> {
                 return format!("--have: there is no {kind} on this machine");
             }
             let known = there_are(name, known.iter().map(String::as_str));
-            format!("--have: no {kind} is called `{name}`; {known}")
+            format!("--have: unknown {kind} `{name}`; {known}")
         })?;
         return Ok(caches.swap_remove(place));
     }

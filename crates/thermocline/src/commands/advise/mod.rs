@@ -75,18 +75,18 @@ fn check(options: &AdviseOptions) -> Result<()> {
     let years = options.min_lifetime_years;
     ensure!(
         years >= 0.0 && years.is_finite(),
-        "--min-lifetime-years {years}: it takes a number of at least 0"
+        "--min-lifetime-years {years}: expected a number of at least 0"
     );
     let endurance = options.endurance;
     ensure!(
         endurance > 0.0 && endurance <= MOST_ENDURANCE,
-        "--endurance {endurance}: it takes how many times all of flash may be written, a number above 0 and at most {MOST_ENDURANCE}"
+        "--endurance {endurance}: expected how many times all of flash may be written, a number above 0 and at most {MOST_ENDURANCE}"
     );
     for (flag, price) in [("--price", options.price), ("--budget", options.budget)] {
         if let Some(price) = price {
             ensure!(
                 price > 0.0 && price.is_finite(),
-                "{flag} {price}: it takes a price above 0; leave both away if money does not matter"
+                "{flag} {price}: expected a price above 0; leave both away if money does not matter"
             );
         }
     }
@@ -122,7 +122,7 @@ fn asked(options: &AdviseOptions, today: Option<Cache>, page_bytes: u64) -> Resu
     };
     ensure!(
         flash_bytes >= LEAST_FLASH_PAGES * page_bytes,
-        "flash of {}: it takes at least {LEAST_FLASH_PAGES} pages of {}",
+        "flash of {}: expected at least {LEAST_FLASH_PAGES} pages of {}",
         output::bytes(flash_bytes),
         output::bytes(page_bytes)
     );

@@ -72,7 +72,7 @@ impl Ask {
             && !(cycles.is_finite() && cycles > 0.0)
         {
             return Err(Problem::bad(format!(
-                "an endurance of {cycles} cannot be: it takes how many times all of flash may be written, a number above 0"
+                "an endurance of {cycles} is invalid: expected how many times all of flash may be written, a number above 0"
             )));
         }
         let [ram, flash] = [(&self.ram, "RAM"), (&self.flash, "flash")].map(|(sizes, tier)| {

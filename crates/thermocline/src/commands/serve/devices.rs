@@ -371,7 +371,10 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     ensure!(pages > 0, "`backing`: it has {backing_bytes} bytes, not even a page");
     let rest = backing_bytes % page_bytes;
     if rest > 0 {
-        warn!(bytes = rest, "the end of the backing store is no whole page, and is not exported");
+        warn!(
+            bytes = rest,
+            "the backing store ends within a page; the last bytes are not exported"
+        );
     }
     let ram_pages = config.pages("ram.size", config.ram.size)?;
     let flash = config.flash.as_ref();
@@ -502,7 +505,7 @@ fn ring_or_threads(
         match uring()? {
             Ok(driver) => return Ok(AnyDriver::Uring(Box::new(driver))),
             Err(error) if engine == IoEngine::Auto => {
-                info!(%error, "there is no io_uring: threads do its work");
+                info!(%error, "io_uring is not available: worker threads do its work");
             }
             Err(error) => {
                 let context =

@@ -293,7 +293,7 @@ pub(super) fn listen(config: &Config, services: Vec<Sharded<AnyDriver>>) -> Resu
     let access = nbd.socket_access()?;
     // A service manager may hold the socket, and hand it over.
     let handed_over = listenfd::ListenFd::from_env().take_unix_listener(0);
-    let handed_over = handed_over.context("the socket handed over is no Unix socket")?;
+    let handed_over = handed_over.context("the socket handed over is not a Unix socket")?;
     let unix = nbd.socket.as_ref().map(|path| match handed_over {
         Some(socket) => ("`nbd.socket`", Listen::UnixSocket(socket)),
         None => ("`nbd.socket`", Listen::UnixFor(path.clone(), access)),
@@ -305,7 +305,7 @@ pub(super) fn listen(config: &Config, services: Vec<Sharded<AnyDriver>>) -> Resu
     for (key, place) in unix.into_iter().chain(tcp) {
         let name = place.to_string();
         let address = server.listen(place).context(key)?;
-        info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
+        info!(place = name, port = address.map(|address| address.port()), "waiting for clients");
     }
     Ok((servers, ways))
 }

@@ -81,7 +81,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let path = options
         .config
         .as_ref()
-        .context("give the file of a configuration; --example-config prints one")?;
+        .context("name a configuration file; --example-config prints one")?;
     let config = Config::read(path)?;
     let in_file = || format!("in `{}`", path.display());
     let shadow_options = shadows::options(&config).with_context(in_file)?;

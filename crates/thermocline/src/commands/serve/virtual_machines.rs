@@ -67,7 +67,7 @@ impl VhostUserSection {
             queues: self.queues,
         };
         let (socket, doors) = VhostUser::start(listener, Some(&self.socket), device, shards)?;
-        info!(place = %self.socket.display(), "virtual machines are awaited");
+        info!(place = %self.socket.display(), "waiting for virtual machines");
         let doors = doors.into_iter().map(|door| vec![Box::new(door) as Box<dyn Door>]);
         Ok((Some(socket), doors.collect()))
     }

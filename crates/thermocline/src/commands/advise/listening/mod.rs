@@ -44,7 +44,7 @@ pub(super) fn target(options: &AdviseOptions) -> Result<Option<Target>> {
         let metadata = path.metadata().with_context(|| format!("--device {}", path.display()))?;
         ensure!(
             metadata.file_type().is_block_device(),
-            "--device {}: it is no block device; for a file system, say --path {0}",
+            "--device {}: not a block device; for a file system, say --path {0}",
             path.display()
         );
         let number = metadata.rdev();
@@ -273,7 +273,7 @@ impl Hearing {
         let Self { listener, sample, shift_ns, lost, is_ready, .. } = self;
         let each = |heard| note(heard, sample, *shift_ns, lost, is_ready);
         listener.hear(piece, each).map_err(|error| {
-            anyhow::anyhow!("{} printed what is no request: {error}", self.with.program())
+            anyhow::anyhow!("{} printed a line that is not a request: {error}", self.with.program())
         })
     }
 

@@ -18,7 +18,7 @@ pub(super) fn find_program(name: &OsStr) -> Result<PathBuf> {
     };
     if name.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
-        ensure!(can_run(&path), "`{}` is no program that can be run", path.display());
+        ensure!(can_run(&path), "`{}` cannot be run as a program", path.display());
         return Ok(path);
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
