@@ -38,8 +38,8 @@ pub enum FlashError {
     Foreign,
     /// Several volumes share it.
     #[error(
-        "several volumes share this flash: name its volumes in the configuration (`[[volume]]`), or the \
-         volume with --volume NAME"
+        "several volumes share this flash, and this program uses a flash for one backing store: check \
+         the path"
     )]
     HasVolumes,
     /// It is a cache of another version.
