@@ -12,8 +12,8 @@
 //!
 //! 1. Erase the first blocks of each new region. They may hold the superblock of an earlier flash, which a
 //!    start would take for that of the volume.
-//! 2. Write the first copy of the directory.
-//! 3. Write the second copy.
+//! 2. Write one copy of the directory: the older or damaged one, if they differ.
+//! 3. Write the other copy.
 //!
 //! A power cut leaves the directory as it was before or after the change, because each copy has a
 //! generation and a checksum, and one of the two is always intact.
@@ -338,13 +338,26 @@ impl Directory {
         if !new.is_empty() {
             storage.sync()?;
         }
+        // The first copy to be written may be torn, so it must not be the only one that is up to date: a
+        // power cut may have left the other one older, or it may be damaged.
+        let [first, second] = copy_places();
+        let order =
+            if self.is_current(storage, second) { [first, second] } else { [second, first] };
         self.generation += 1;
         let block = self.encode();
-        for place in copy_places() {
+        for place in order {
             storage.write_at(place, &block)?;
             storage.sync()?;
         }
         Ok(())
+    }
+
+    /// Return `true` if the copy at this place is intact and of this generation.
+    fn is_current(&self, storage: &mut dyn Storage, place: u64) -> bool {
+        let mut block = vec![0; BLOCK_BYTES];
+        let is_read = storage.read_at(place, &mut block).is_ok();
+        let found = Self::decode(&block).ok().flatten();
+        is_read && found.is_some_and(|found| found.generation == self.generation)
     }
 
     fn encode(&self) -> Vec<u8> {

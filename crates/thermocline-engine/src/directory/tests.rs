@@ -144,6 +144,37 @@ fn a_power_cut_leaves_the_directory_before_or_after_a_change() {
     }
 }
 
+/// The copies differ after a cut between them, or if one was damaged. The next change must not begin with
+/// the only one that counts.
+#[test]
+fn a_change_after_a_cut_begins_with_the_copy_that_does_not_count() {
+    let mut two = Device::new(16 * MIB);
+    Directory::set_up(&mut two, &[("a", MIB)]).unwrap();
+    let add = |name: &'static str| {
+        move |device: &mut Device| {
+            let mut directory = Directory::read(device).unwrap().unwrap();
+            if directory.region(name).is_err() {
+                directory.add(device, name, MIB)?;
+            }
+            Ok(())
+        }
+    };
+    let mut starts = cut_everywhere(&two, add("b"));
+    for place in [0, BLOCK_BYTES] {
+        let mut damaged = two.clone();
+        damaged.durable[place + 100] ^= 1;
+        starts.push(damaged);
+    }
+    for mut start in starts {
+        let before = names(&mut start).unwrap();
+        let after = [&before[..], &["c".to_owned()]].concat();
+        for mut device in cut_everywhere(&start, add("c")) {
+            let found = names(&mut device).unwrap();
+            assert!(found == before || found == after, "{before:?}, then {found:?}");
+        }
+    }
+}
+
 /// A region may lie where another flash had a superblock. No start may take that for the volume's.
 #[test]
 fn a_new_region_is_blank_at_its_beginning() {
