@@ -94,7 +94,7 @@ impl Mutant {
         self.test.as_deref().unwrap_or(SIMULATION)
     }
 
-    /// Whether its test fails.
+    /// Return `true` if its test fails.
     fn run(&self, root: &Path, copy: &Path) -> Result<bool> {
         let path = copy.join(CRATE).join(&self.file);
         let text = std::fs::read_to_string(&path)?;

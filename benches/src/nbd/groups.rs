@@ -6,9 +6,9 @@ pub(super) struct Group {
     pub(super) about: &'static str,
     /// Size of the export, in MiB.
     pub(super) mib: u32,
-    /// Whether clients run before servers wherever both want a processor. Servers then find all that clients
-    /// may have in flight, as if the clients had processors of their own, and processor time per request is
-    /// that of a server that is busy all the time.
+    /// `true` if clients run before servers wherever both want a processor. Servers then find all that
+    /// clients may have in flight, as if the clients had processors of their own, and processor time per
+    /// request is that of a server that is busy all the time.
     pub(super) clients_first: bool,
     /// A disk that all servers share, and that outlives them.
     pub(super) disk: Option<&'static str>,
@@ -39,7 +39,7 @@ pub(super) struct Case {
     pub(super) warming: &'static [&'static str],
     /// What another client does at the same time.
     pub(super) beside: Option<&'static [&'static str]>,
-    /// Whether the time of a flush is what counts.
+    /// `true` if the time of a flush is what counts.
     pub(super) is_flush: bool,
 }
 
@@ -56,7 +56,7 @@ impl Case {
         Self { beside: Some(fio), ..self }
     }
 
-    /// Whether it is another one with nobody beside.
+    /// Return `true` if it is another one with nobody beside.
     pub(super) fn is_alone_of(&self, other: &Self) -> bool {
         self.beside.is_none() && (self.fio, self.depth) == (other.fio, other.depth)
     }

@@ -15,7 +15,7 @@ pub(crate) struct Place<'a> {
     pub(crate) cpus: &'a str,
     pub(crate) mib: u32,
     pub(crate) thermocline: &'a Path,
-    /// Whether clients run before servers wherever both want a processor.
+    /// `true` if clients run before servers wherever both want a processor.
     pub(crate) clients_first: bool,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn build_thermocline() -> Result<PathBuf> {
     Ok(this.with_file_name("thermocline"))
 }
 
-/// Whether the program of a command can be started.
+/// Return `true` if the program of a command can be started.
 pub(crate) fn is_installed(place: &Place<'_>, command: &str) -> bool {
     let program = command.split_whitespace().next().unwrap_or_default();
     Command::new(place.expand(program, Path::new("")))

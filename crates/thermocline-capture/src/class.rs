@@ -120,7 +120,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether a folder holds the relations of a PostgreSQL database.
+/// Return `true` if a folder holds the relations of a PostgreSQL database.
 fn is_database(folder: &[u8]) -> bool {
     let (above, name) = split(folder);
     let (_, parent) = split(above);
@@ -140,7 +140,7 @@ pub(crate) struct Relation<'a> {
 }
 
 impl<'a> Relation<'a> {
-    /// How many forks there are.
+    /// Number of forks.
     pub(crate) const FORKS: usize = 4;
 
     /// The size of a segment.

@@ -88,7 +88,7 @@ struct File {
     path: Vec<u8>,
     /// Where its last request ended, in bytes; 0 if there was none.
     end: u64,
-    /// Whether it is wanted, once that was asked.
+    /// `true` if it is wanted, once that was asked.
     is_taken: Option<bool>,
 }
 

@@ -117,7 +117,7 @@ impl FileFilter {
         Ok(Self { include: globs(include)?, exclude: globs(exclude)? })
     }
 
-    /// Whether the file of this name is taken.
+    /// Return `true` if the file of this name is taken.
     pub(crate) fn takes(&self, path: &str) -> bool {
         self.include.as_ref().is_none_or(|globs| globs.is_match(path))
             && !self.exclude.as_ref().is_some_and(|globs| globs.is_match(path))

@@ -44,7 +44,7 @@ impl Admission {
 }
 
 impl Gate {
-    /// Whether every page is admitted.
+    /// Return `true` if every page is admitted.
     pub(crate) const fn is_open(&self) -> bool {
         self.0.is_none()
     }

@@ -10,26 +10,26 @@ use crate::config::Parameter;
 pub struct Capabilities {
     /// The hierarchies that it runs on.
     pub depth: Depth,
-    /// Whether drivers must call [`Policy::background`](crate::Policy::background).
+    /// `true` if drivers must call [`Policy::background`](crate::Policy::background).
     pub needs_clock: bool,
-    /// Whether its first tier may have no page.
+    /// `true` if its first tier may have no page.
     pub runs_without_memory: bool,
-    /// Whether several clients may share its lower tiers.
+    /// `true` if several clients may share its lower tiers.
     pub takes_clients: bool,
-    /// Whether an identifier may decide which pages enter flash.
+    /// `true` if an identifier may decide which pages enter flash.
     pub takes_admission: bool,
     /// `true` if its decisions depend on where pages lie on disk: on which are neighbours, or which has
     /// the lower address.
     pub looks_at_neighbours: bool,
-    /// Whether it decides by extents, so that a sample of the pages must consist of whole ones.
+    /// `true` if it decides by extents, so that a sample of the pages must consist of whole ones.
     pub decides_by_extents: bool,
-    /// Whether it asks which misses follow one another on disk. Its memory is then LRU, and a driver
+    /// `true` if it asks which misses follow one another on disk. Its memory is then LRU, and a driver
     /// that leaves accesses out must say so in [`Inputs::miss_order`](crate::Inputs::miss_order).
     pub asks_for_miss_order: bool,
-    /// Whether it sends long sequential runs past the cache. A driver that leaves accesses out must say
+    /// `true` if it sends long sequential runs past the cache. A driver that leaves accesses out must say
     /// how long they are in [`Inputs::run_lengths`](crate::Inputs::run_lengths).
     pub asks_for_run_lengths: bool,
-    /// Whether the tests of this crate cover it. A driver checks the actions of any other policy with
+    /// `true` if the tests of this crate cover it. A driver checks the actions of any other policy with
     /// a [`Ledger`](crate::Ledger).
     pub is_tested: bool,
     /// What it must know of accesses to come.
@@ -75,7 +75,7 @@ pub struct SparseMemory {
     pub bytes_per_page: u32,
     /// Bytes beyond these per page of the disk, cached or not.
     pub bytes_per_disk_page: u32,
-    /// Whether only pages of the disk count that were accessed since the policy was built.
+    /// `true` if only pages of the disk count that were accessed since the policy was built.
     pub is_of_accessed_pages: bool,
     /// Why its definition asks for more than 64 bytes per page, if it does.
     pub reason: Option<&'static str>,
@@ -141,7 +141,7 @@ impl Depth {
         }
     }
 
-    /// Whether a hierarchy of that many cache tiers suits.
+    /// Return `true` if a hierarchy of that many cache tiers suits.
     pub const fn allows(self, cache_tiers: usize) -> bool {
         match self {
             Self::Ram => cache_tiers == 1 || cache_tiers == 2,

@@ -99,7 +99,7 @@ impl PolicyEntry {
         self
     }
 
-    /// Whether its runs take turns on one thread; see [`hosted`](Self::hosted).
+    /// Return `true` if its runs take turns on one thread; see [`hosted`](Self::hosted).
     pub fn is_hosted(&self) -> bool {
         matches!(&self.build, Build::Own(Own { host: Some(_), .. }))
     }

@@ -54,7 +54,7 @@ impl Foresight {
         Err(ConfigError::TooManyAccesses { accesses: count as u64, accesses_max: ACCESSES_MAX })
     }
 
-    /// How many accesses there are.
+    /// Return the number of accesses.
     #[expect(clippy::len_without_is_empty, reason = "whether there are none is of no interest")]
     pub fn len(&self) -> usize {
         self.accesses.len()

@@ -51,7 +51,7 @@ impl Geometry {
         Self(Kind::Shared(page_numbers))
     }
 
-    /// How many pages there are: every id is less than this.
+    /// Return the number of pages: every id is less than this.
     pub fn pages(&self) -> u32 {
         match &self.0 {
             Kind::Linear { pages } => *pages,
@@ -82,7 +82,7 @@ impl Geometry {
         }
     }
 
-    /// Whether ids are page numbers, so that no table is needed to tell one from the other.
+    /// Return `true` if ids are page numbers, so that no table is needed to tell one from the other.
     pub const fn is_linear(&self) -> bool {
         matches!(self.0, Kind::Linear { .. })
     }

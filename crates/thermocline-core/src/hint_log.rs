@@ -58,7 +58,7 @@ impl HintLog {
         self.counts.values().map(|&times| u64::from(times)).sum()
     }
 
-    /// Whether there is no hint.
+    /// Return `true` if there is no hint.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

@@ -228,7 +228,7 @@ impl Ledger {
         &self.counts
     }
 
-    /// How many pages a cache tier holds.
+    /// Return the number of pages a cache tier holds.
     ///
     /// # Panics
     /// If `tier` is the disk or does not exist.
@@ -236,7 +236,7 @@ impl Ledger {
         self.held_pages[tier.index()]
     }
 
-    /// Whether `tier` holds a copy of `page`, current or not.
+    /// Return `true` if `tier` holds a copy of `page`, current or not.
     ///
     /// # Panics
     /// If the tier or the page does not exist.
@@ -244,7 +244,7 @@ impl Ledger {
         self.versions[tier.index()][page.index()] != ABSENT
     }
 
-    /// Whether `tier` holds the newest version of `page`.
+    /// Return `true` if `tier` holds the newest version of `page`.
     ///
     /// # Panics
     /// If the tier or the page does not exist.

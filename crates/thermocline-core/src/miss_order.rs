@@ -14,7 +14,7 @@ pub struct MissOrder {
 }
 
 impl MissOrder {
-    /// Whether the access at an index follows the miss before it; `false` beyond the last one.
+    /// Return `true` if the access at an index follows the miss before it; `false` beyond the last one.
     pub(crate) fn follows(&self, access: usize) -> bool {
         self.words.get(access / 64).is_some_and(|word| word >> (access % 64) & 1 != 0)
     }

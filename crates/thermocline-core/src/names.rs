@@ -51,8 +51,8 @@ fn letters(name: &str) -> Vec<char> {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// How many letters have to be put in, left out, replaced, or swapped with the next one, to make one name
-/// of the other. Libraries for that need `std`.
+/// Return the number of letters that have to be put in, left out, replaced, or swapped with the next
+/// one, to make one name of the other. Libraries for that need `std`.
 fn wrong_letters(one: &[char], other: &[char]) -> usize {
     let columns = other.len() + 1;
     // In row i and column j: what the first i letters of one and the first j of the other need.

@@ -87,7 +87,7 @@ impl PolicyEntry {
         }
     }
 
-    /// Whether so many clients may share its lower tiers.
+    /// Return `true` if so many clients may share its lower tiers.
     ///
     /// # Errors
     /// [`ConfigError::OneClient`] if there are several and it takes one.

@@ -21,7 +21,7 @@ pub struct Setup {
     pub write_miss: WriteMiss,
     /// Which pages may enter flash.
     pub admission: Admission,
-    /// How many clients there are, each with a first tier of its own.
+    /// Number of clients, each with a first tier of its own.
     pub clients: Clients,
     /// How the policy finds the state of a page.
     pub indexing: Indexing,

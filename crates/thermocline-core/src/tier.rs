@@ -1,9 +1,9 @@
 //! The places that can hold pages, fastest first, and the clients in front of them.
 
-/// How many cache tiers lie between a client and the disk, at most.
+/// Number of cache tiers that lie between a client and the disk, at most.
 pub const CACHE_TIERS_MAX: usize = 8;
 
-/// How many tiers a hierarchy may have: a first one per client, those that they share, and the disk.
+/// Number of tiers a hierarchy may have: a first one per client, those that they share, and the disk.
 pub const TIERS_MAX: usize = Clients::MAX as usize + CACHE_TIERS_MAX;
 
 /// A tier by its position in the hierarchy: 0 is the fastest, the last one is the disk.
@@ -29,7 +29,7 @@ impl Tier {
     }
 }
 
-/// How many clients share a hierarchy, from 1 to [`MAX`](Self::MAX).
+/// Number of clients that share a hierarchy, from 1 to [`MAX`](Self::MAX).
 ///
 /// Each has a first tier of its own, which no other client sees; all further tiers are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,12 +51,12 @@ impl Clients {
         self.0
     }
 
-    /// Whether a tier belongs to one client alone.
+    /// Return `true` if a tier belongs to one client alone.
     pub const fn owns(self, tier: Tier) -> bool {
         tier.0 < self.0
     }
 
-    /// Whether a client reaches a tier: its own first one, or a shared one.
+    /// Return `true` if a client reaches a tier: its own first one, or a shared one.
     pub const fn sees(self, client: u8, tier: Tier) -> bool {
         tier.0 == client || !self.owns(tier)
     }

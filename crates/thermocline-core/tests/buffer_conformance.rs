@@ -82,7 +82,7 @@ fn numbers() -> impl Strategy<Value = Vec<u64>> {
     prop_oneof![Just(linear()), Just(linear()).prop_shuffle(), Just(gapped).prop_shuffle()]
 }
 
-/// How many pages were written to the NAND to free their frames.
+/// Return the number of pages that were written to the NAND to free their frames.
 fn flushed(log: &[Action]) -> u64 {
     let is_flush =
         |action: &&Action| matches!(action, Action::Copy { source: BUFFER, target: NAND, .. });

@@ -30,7 +30,7 @@ pub trait QueueingDevice: Debug {
     /// That the device has come to its end.
     fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError>;
 
-    /// How many pages it has; they are numbered from 0.
+    /// Return the number of pages it has; they are numbered from 0.
     fn capacity_pages(&self) -> u64;
 
     /// For how long it worked, in nanoseconds; of several parts at once, the sum.

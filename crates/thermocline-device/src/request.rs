@@ -20,7 +20,7 @@ pub struct DeviceRequest {
     pub op: DeviceOp,
     /// The first page, in pages from the start of the device.
     pub page: u64,
-    /// How many pages, at least 1.
+    /// Number of pages, at least 1.
     pub pages: u32,
 }
 

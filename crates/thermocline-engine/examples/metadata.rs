@@ -1,4 +1,4 @@
-//! How many bytes an engine keeps per page of flash, besides the pages, counted at the allocator:
+//! Number of bytes an engine keeps per page of flash, besides the pages, counted at the allocator:
 //! `cargo run --release --example metadata`, with the pages of flash, of RAM per 64 of flash, and of
 //! disk per page of flash as arguments, and then the policies, if others are wanted.
 //!

@@ -23,7 +23,7 @@ pub enum Purpose {
     Bypass = 5,
 }
 
-/// How many purposes there are.
+/// Number of purposes.
 pub const PURPOSES: usize = 6;
 
 /// What they are called, in their order.
@@ -123,7 +123,7 @@ counters! {
 }
 
 impl Counters {
-    /// Whether every page access is a hit, a miss or a bypass.
+    /// Return `true` if every page access is a hit, a miss or a bypass.
     pub fn balance(&self) -> bool {
         [Op::Read, Op::Write].into_iter().all(|op| {
             let hits = |tier| match op {

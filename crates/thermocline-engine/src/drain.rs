@@ -151,7 +151,7 @@ struct Work<'p, W> {
     flash: &'p Flash,
     /// Windows that no worker took yet.
     windows: Mutex<ChunksMut<'p, Dirty>>,
-    /// Whether a worker failed: no other begins anything more.
+    /// `true` if a worker failed: no other begins anything more.
     has_failed: AtomicBool,
     progress: Mutex<(DrainProgress, W)>,
 }

@@ -39,7 +39,7 @@ pub(crate) struct SlotWrite {
     pub(crate) capture: Capture,
     /// The number of the record that says so already, if there is one.
     pub(crate) record: Option<NonZeroU64>,
-    /// Whether a later record says that the slot is not needed.
+    /// `true` if a later record says that the slot is not needed.
     pub(crate) is_freed: bool,
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Wants {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) page: u64,
-    /// Whether the policy believes that RAM holds the page.
+    /// `true` if the policy believes that RAM holds the page.
     pub(crate) in_ram: bool,
-    /// Whether the policy believes that flash holds the page.
+    /// `true` if the policy believes that flash holds the page.
     pub(crate) on_flash: bool,
     pub(crate) wants: Wants,
-    /// Whether it stands in the queue of pages to be looked at again.
+    /// `true` if it stands in the queue of pages to be looked at again.
     pub(crate) is_queued: bool,
-    /// Whether its newest bytes are gone.
+    /// `true` if its newest bytes are gone.
     pub(crate) is_lost: bool,
     /// The version of the newest bytes; 0 if the disk has held them since before the start.
     pub(crate) newest: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Entry {
     pub(crate) zeroed: u64,
     /// The version that was trimmed or zeroed as a whole; 0 if none was. Zeroes may stand for it.
     pub(crate) blank: u64,
-    /// Whether `zeroed` is the newest version, and the disk need not have zeroes: a discard of the page
+    /// `true` if `zeroed` is the newest version, and the disk need not have zeroes: a discard of the page
     /// is wanted or under way.
     pub(crate) is_discarded: bool,
     /// The bytes of `newest`.

@@ -64,7 +64,7 @@ impl IdSpace {
         }
     }
 
-    /// Whether two pages may want the same id.
+    /// Return `true` if two pages may want the same id.
     pub(crate) const fn has_collisions(self) -> bool {
         matches!(self, Self::Hashes { .. })
     }

@@ -57,12 +57,12 @@ impl Frames {
         Arc::new(Self { base, count: frames, frame_bytes, number })
     }
 
-    /// How many frames there are.
+    /// Return the number of frames.
     pub fn len(&self) -> u32 {
         self.count
     }
 
-    /// Whether there is none; there always is one.
+    /// Return `true` if there is none; there always is one.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -176,7 +176,7 @@ impl Pool {
         }
     }
 
-    /// Whether the caller is the only user.
+    /// Return `true` if the caller is the only user.
     #[inline]
     pub(crate) fn is_exclusive(&self, frame: FrameId) -> bool {
         self.users[frame.0 as usize] == 1

@@ -152,8 +152,8 @@ impl Flash {
         slots.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect()
     }
 
-    /// Whether a slot has the right bytes, whether only flash has them, and the bytes. A slot that cannot
-    /// be read has wrong ones.
+    /// Return `true` if a slot has the right bytes, whether only flash has them, and the bytes. A slot
+    /// that cannot be read has wrong ones.
     fn load(&self, storage: &mut dyn Storage, slot: u32) -> (bool, bool, Vec<u8>) {
         let row = self.rows[slot as usize].expect("only slots that hold a page are loaded");
         let mut bytes = vec![0; self.superblock.layout.page_bytes as usize];

@@ -96,7 +96,7 @@ pub struct OperationParts {
     pub kind: OperationKind,
     /// The first byte, a multiple of 4096; 0 for a sync.
     pub offset_bytes: u64,
-    /// How many bytes, a multiple of 4096; 0 for a sync.
+    /// Number of bytes, a multiple of 4096; 0 for a sync.
     pub length_bytes: u64,
     /// The frames of a read or write, in order; each but the last is used whole. Those of a zero hold
     /// zeroes, for devices that can only write; a zero that is longer uses them again from the first.
@@ -154,7 +154,7 @@ impl Operation {
         );
     }
 
-    /// Whether the shard with these frames asked for it.
+    /// Return `true` if the shard with these frames asked for it.
     pub(crate) const fn is_of_shard(&self, frames: &Frames) -> bool {
         self.allocation == frames.number()
     }

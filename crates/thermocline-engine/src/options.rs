@@ -116,7 +116,7 @@ pub enum OptionsError {
          and 8 EiB; use larger pages, or a part of the store"
     )]
     TooManyPages {
-        /// How many it has.
+        /// Number of it has.
         pages: u64,
     },
     /// The longest request is wrong.

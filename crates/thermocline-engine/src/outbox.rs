@@ -23,9 +23,9 @@ pub(crate) struct Transfer {
     pub(crate) purpose: Purpose,
     /// What it is for.
     pub(crate) task: Task,
-    /// Whether it failed before, together with its neighbours.
+    /// `true` if it failed before, together with its neighbours.
     pub(crate) is_retry: bool,
-    /// Whether a sync failed while it was in flight, and may have dropped it.
+    /// `true` if a sync failed while it was in flight, and may have dropped it.
     pub(crate) is_doubtful: bool,
     /// How often it failed alone.
     pub(crate) failures: u8,
@@ -125,19 +125,19 @@ impl Outbox {
         Some(run)
     }
 
-    /// Whether nothing waits for the device.
+    /// Return `true` if nothing waits for the device.
     pub(crate) fn has_none_of(&self, device: Device) -> bool {
         let mut waiting = self.fresh.iter().chain(&self.sorted).chain(&self.held);
         waiting.all(|transfer| transfer.device != device)
             && (device == Device::Flash || self.writes.is_empty())
     }
 
-    /// Whether writes of pages to the backing store wait.
+    /// Return `true` if writes of pages to the backing store wait.
     pub(crate) fn has_writes(&self) -> bool {
         !self.writes.is_empty()
     }
 
-    /// Whether the backing store takes one more write now.
+    /// Return `true` if the backing store takes one more write now.
     pub(crate) fn takes_write(&self, now: Nanos, is_awaited: bool) -> bool {
         let expects_reads = self.reads_in_flight > 0
             || self.last_read_at.is_some_and(|at| now.0.saturating_sub(at.0) < READS_EXPECTED.0);
@@ -202,12 +202,12 @@ impl Outbox {
     }
 }
 
-/// Whether it changes the backing store.
+/// Return `true` if it changes the backing store.
 fn is_write(transfer: &Transfer) -> bool {
     transfer.device == Device::Backing && transfer.kind != OperationKind::Read
 }
 
-/// Whether a transfer may be the next one of a run.
+/// Return `true` if a transfer may be the next one of a run.
 fn goes_on(run: &Run, next: &Transfer) -> bool {
     let last = run[run.len() - 1];
     let pages_max = match last.kind {

@@ -15,9 +15,9 @@ pub struct Request {
     pub kind: RequestKind,
     /// The first byte concerned.
     pub offset_bytes: u64,
-    /// How many bytes are concerned; 0 for a flush.
+    /// Number of bytes that are concerned; 0 for a flush.
     pub length_bytes: u64,
-    /// Whether the reply to a write, a trim or a write of zeroes says that it survives a power loss
+    /// `true` if the reply to a write, a trim or a write of zeroes says that it survives a power loss
     /// (NBD's FUA).
     pub is_durable: bool,
 }
@@ -66,7 +66,7 @@ pub struct Reply {
     pub tag: u64,
     /// The request's kind.
     pub kind: RequestKind,
-    /// Whether it succeeded.
+    /// `true` if it succeeded.
     pub result: Result<(), RequestError>,
     /// The slowest tier that one of the pages was found in; `None` if none was looked for.
     pub found: Option<Tier>,

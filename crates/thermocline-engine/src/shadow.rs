@@ -351,7 +351,7 @@ impl Shadow {
         Ok(Self { place, options, policy, counts, costs, accesses_before: 0 })
     }
 
-    /// Whether both stand for the same, whatever they are called.
+    /// Return `true` if both stand for the same, whatever they are called.
     fn is_like(&self, other: &Self) -> bool {
         let values = |one: &Self| -> Vec<(String, String)> {
             let values = one.options.values.iter();

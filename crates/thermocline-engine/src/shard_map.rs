@@ -37,13 +37,13 @@ impl ShardMap {
         Self { shards, extent_bytes }
     }
 
-    /// Whether both give every byte to the same shard.
+    /// Return `true` if both give every byte to the same shard.
     pub fn is_same(self, other: Self) -> bool {
         // One shard has all extents, however long they are.
         self == other || (self.shards(), other.shards()) == (1, 1)
     }
 
-    /// How many shards there are.
+    /// Return the number of shards.
     pub const fn number(&self) -> NonZeroU16 {
         self.shards
     }
@@ -122,7 +122,7 @@ impl Share {
         (0..map.shards.get()).map(move |index| Self { map, index })
     }
 
-    /// Whether there is no other shard.
+    /// Return `true` if there is no other shard.
     pub const fn is_whole(&self) -> bool {
         self.map.shards.get() == 1
     }

@@ -27,7 +27,7 @@ pub struct SideFile {
     pub cache: Uuid,
     /// How often the cache had been started.
     pub epoch: u64,
-    /// Whether its flash may have bytes that the backing store lacks.
+    /// `true` if its flash may have bytes that the backing store lacks.
     pub has_dirty: bool,
     /// The epoch of a later start that has begun, and has not served anything: the flash may be in it
     /// already. The notes of version 0.1 allow for any. Where the backing store was served without the
@@ -211,7 +211,7 @@ impl SideFile {
         }
     }
 
-    /// Whether a backing store with this note may be served: with a flash of these contents, or
+    /// Return `true` if a backing store with this note may be served: with a flash of these contents, or
     /// without any if there are none.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl SideFile {
         }
     }
 
-    /// Whether the note and its flash come from the same time.
+    /// Return `true` if the note and its flash come from the same time.
     fn check_epoch(self, flash: &Contents) -> Result<(), SideFileError> {
         let superblock = &flash.superblock;
         let holds_pages = flash.held_pages > 0;

@@ -67,13 +67,13 @@ impl Slot {
         }
     }
 
-    /// Whether the disk may not have this version durably.
+    /// Return `true` if the disk may not have this version durably.
     #[inline]
     pub(crate) const fn is_dirty(self) -> bool {
         self.word & DIRTY != 0
     }
 
-    /// Whether the policy believes that flash holds the page.
+    /// Return `true` if the policy believes that flash holds the page.
     #[inline]
     pub(crate) const fn is_visible(self) -> bool {
         self.word & VISIBLE != 0
@@ -96,7 +96,7 @@ impl Slot {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Obsolete {
     pub(crate) slot: SlotId,
-    /// How many records must be durable.
+    /// Number of records that must be durable.
     pub(crate) records: u64,
 }
 
@@ -167,7 +167,7 @@ impl Slots {
         self.condemned.insert(slot);
     }
 
-    /// How many slots are not used again.
+    /// Return the number of slots that are not used again.
     pub(crate) fn condemned_slots(&self) -> u32 {
         u32::try_from(self.condemned.len()).expect("slots have 32-bit numbers")
     }
@@ -210,7 +210,7 @@ impl Slots {
         self.iter().filter(|(_, slot)| slot.state() == SlotState::Live).map(|(id, _)| id)
     }
 
-    /// Whether a page is on its way to a slot.
+    /// Return `true` if a page is on its way to a slot.
     pub(crate) fn is_writing(&self) -> bool {
         self.table.iter().any(|slot| slot.state() == SlotState::Writing)
     }
@@ -326,7 +326,7 @@ impl Slots {
         }
     }
 
-    /// Whether a slot is being read.
+    /// Return `true` if a slot is being read.
     pub(crate) fn has_pinned(&self) -> bool {
         !self.pinned.is_empty()
     }

@@ -275,7 +275,8 @@ impl Found {
         Ok(Plan { steps, notice })
     }
 
-    /// Whether the flash belongs to the backing store, by the note, or by what the flash says alone.
+    /// Return `true` if the flash belongs to the backing store, by the note, or by what the flash says
+    /// alone.
     fn check_pair(
         &self,
         contents: &Contents,

@@ -73,7 +73,7 @@ impl AlignedBytes {
     }
 }
 
-/// Whether a device that bypasses the page cache takes this memory.
+/// Return `true` if a device that bypasses the page cache takes this memory.
 pub(crate) fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(ALIGNMENT)
 }

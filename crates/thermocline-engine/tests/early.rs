@@ -83,7 +83,7 @@ impl Devices {
         Self { flash, backing: engine.driver().bytes(Device::Backing).to_vec() }
     }
 
-    /// Whether the engine has written nothing to either.
+    /// Return `true` if the engine has written nothing to either.
     fn are_those_of(&self, engine: &mut Engine<MemoryDriver>) -> bool {
         let now = Self::of(engine);
         now.flash.0 == self.flash.0 && now.backing == self.backing

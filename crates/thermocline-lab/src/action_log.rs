@@ -201,7 +201,7 @@ impl Recorder for ActionLog {
         self.add(trace, index, (None, 0), actions);
     }
 
-    /// Whether the file could not be written; [`finish`](Self::finish) says why.
+    /// Return `true` if the file could not be written; [`finish`](Self::finish) says why.
     fn has_failed(&self) -> bool {
         self.failure.is_some()
     }

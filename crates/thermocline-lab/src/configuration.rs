@@ -31,7 +31,7 @@ pub struct Configuration {
     pub prices: Option<Prices>,
     /// The devices' queues, if time is to be simulated.
     pub timing: Option<Timing>,
-    /// How many clients there are, each with a first tier of its own.
+    /// Number of clients, each with a first tier of its own.
     pub clients: Clients,
 }
 

@@ -215,7 +215,7 @@ impl Stream {
         Ok(Self { path, counted, footprint_pages: trace.footprint_pages(), pages })
     }
 
-    /// How many accesses are counted; at least 1.
+    /// Return the number of accesses that are counted; at least 1.
     pub fn count(&self) -> u64 {
         self.pages.len() as u64
     }

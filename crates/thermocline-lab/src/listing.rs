@@ -22,7 +22,7 @@ pub struct Listed {
     /// The hierarchies that it runs on, for a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<&'static str>,
-    /// How many clients may share its lower tiers, for a policy: `one` or `several`.
+    /// Number of clients that may share its lower tiers, for a policy: `one` or `several`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<&'static str>,
     /// Its parameters.

@@ -51,7 +51,7 @@ pub struct LiveCache {
     /// The pages that the last access drove out of all tiers.
     evicted: Vec<PageId>,
     accesses: u64,
-    /// Whether accesses have times; not known before the first.
+    /// `true` if accesses have times; not known before the first.
     is_timed: Option<bool>,
     /// All accesses so far, unless nobody wants them.
     history: Option<History>,
@@ -183,7 +183,7 @@ impl LiveCache {
         self.residents.copies.get(&page).map_or(self.residents.disk, |copies| copies.fastest())
     }
 
-    /// Whether the disk's copy of a page is older than one in a cache.
+    /// Return `true` if the disk's copy of a page is older than one in a cache.
     pub fn is_dirty(&self, page: PageId) -> bool {
         let copies = self.residents.copies.get(&page);
         copies.is_some_and(|copies| copies.current & bit(self.residents.disk) == 0)
@@ -199,17 +199,17 @@ impl LiveCache {
         pages
     }
 
-    /// How many pages have a copy in a cache.
+    /// Return the number of pages that have a copy in a cache.
     pub fn len(&self) -> usize {
         self.residents.copies.len()
     }
 
-    /// Whether the caches hold nothing.
+    /// Return `true` if the caches hold nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many pages each cache tier holds.
+    /// Return the number of pages each cache tier holds.
     pub fn held_pages(&self) -> &[u32] {
         &self.residents.held_pages
     }
@@ -219,7 +219,7 @@ impl LiveCache {
         &self.capacity_pages
     }
 
-    /// How many pages there are to ask for: each is less than this.
+    /// Return the number of pages to ask for: each is less than this.
     pub fn pages(&self) -> u32 {
         pages_of(&self.pages)
     }
@@ -387,7 +387,7 @@ fn pages_of(pages: &LivePages) -> u32 {
     }
 }
 
-/// Whether the policy keeps something for each page of the disk, or a size is a share of them.
+/// Return `true` if the policy keeps something for each page of the disk, or a size is a share of them.
 fn needs_disk_size(configuration: &Configuration) -> bool {
     let memory = configuration.policy.capabilities.sparse_memory;
     (memory.bytes_per_disk_page > 0 && !memory.is_of_accessed_pages)

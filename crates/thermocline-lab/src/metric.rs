@@ -29,7 +29,7 @@ pub struct Metric<S: 'static = Summary> {
     scale: fn(f64) -> f64,
     /// How it is written, without the unit.
     pub show: fn(f64) -> String,
-    /// Whether more of it is better.
+    /// `true` if more of it is better.
     pub is_more_better: bool,
 }
 
@@ -64,12 +64,12 @@ impl<S> Metric<S> {
         self.figure.definition
     }
 
-    /// Whether it shows the figure of this name.
+    /// Return `true` if it shows the figure of this name.
     pub fn shows(&self, key: &str) -> bool {
         self.figure.key == key
     }
 
-    /// Whether no rival, of at least two runs, has a better figure.
+    /// Return `true` if no rival, of at least two runs, has a better figure.
     pub fn is_best(&self, run: &S, rivals: &[&S]) -> bool {
         let Some(value) = self.value(run) else { return false };
         let is_better =
@@ -162,7 +162,7 @@ pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
     metrics
 }
 
-/// Whether any of the runs has the figure.
+/// Return `true` if any of the runs has the figure.
 fn has_value<'a, S>(metric: &Metric<S>, runs: impl IntoIterator<Item = &'a S>) -> bool {
     runs.into_iter().any(|run| metric.value(run).is_some())
 }
@@ -195,7 +195,7 @@ fn of_rows<S>(
     metrics.collect()
 }
 
-/// Whether a table of these runs shows what is shown on such runs.
+/// Return `true` if a table of these runs shows what is shown on such runs.
 fn is_shown_of_run(on: On, summaries: &[Summary]) -> bool {
     let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
     match on {
@@ -210,7 +210,8 @@ fn is_shown_of_run(on: On, summaries: &[Summary]) -> bool {
     }
 }
 
-/// Whether a table of runs on these tiers shows what is shown on such tiers of the one at this place.
+/// Return `true` if a table of runs on these tiers shows what is shown on such tiers of the one at this
+/// place.
 fn is_shown_of_tier(on: On, tiers: &[TierSummary], place: usize) -> bool {
     match on {
         On::Everything | On::Latencies | On::SeveralCaches | On::Terminal => true,
@@ -246,12 +247,12 @@ pub fn hit_ratios(tiers: &[TierSummary]) -> Vec<Metric> {
     metrics.collect()
 }
 
-/// Whether these are the tiers of a hybrid cache: RAM, maybe flash, and the disk.
+/// Return `true` if these are the tiers of a hybrid cache: RAM, maybe flash, and the disk.
 pub fn is_hybrid(tiers: &[TierSummary]) -> bool {
     tiers.first().is_some_and(|tier| tier.name == RAM)
 }
 
-/// Whether an access time of these tiers is other than by default.
+/// Return `true` if an access time of these tiers is other than by default.
 fn has_own_latencies(tiers: &[TierSummary]) -> bool {
     let defaults = default_latencies_ms(tiers.len().saturating_sub(1));
     tiers.iter().zip(defaults).any(|(tier, default)| tier.latency_ms.to_bits() != default.to_bits())

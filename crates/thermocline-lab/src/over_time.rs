@@ -64,7 +64,7 @@ impl IntervalSummary {
 #[derive(Debug)]
 pub struct Intervals {
     trace_accesses: usize,
-    /// How many intervals there are to be.
+    /// Number of intervals to be.
     wanted: usize,
     tier_names: Vec<String>,
     /// Of the interval at hand, up to the last cut.

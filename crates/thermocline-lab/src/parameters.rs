@@ -25,7 +25,7 @@ impl Owner<'_> {
         self.parameters.iter().find(|known| known.name == name)
     }
 
-    /// Whether a parameter is for it.
+    /// Return `true` if a parameter is for it.
     fn takes(&self, given: &ParameterSpec) -> bool {
         match &given.owner {
             Some(owner) => owner == self.name,
@@ -78,7 +78,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Whether a parameter is for one of the owners, with a value that all of these take.
+/// Return `true` if a parameter is for one of the owners, with a value that all of these take.
 pub(crate) fn check(given: &ParameterSpec, owners: &[Owner<'_>]) -> Result<(), String> {
     let takers: Vec<&Owner<'_>> = owners.iter().filter(|owner| owner.takes(given)).collect();
     if takers.is_empty() {

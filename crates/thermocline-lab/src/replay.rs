@@ -32,7 +32,7 @@ pub enum WarmUp {
 pub struct Replay<'a> {
     /// Accesses that are not counted.
     pub warm_up_accesses: u64,
-    /// Whether the policy wants to be told the time before each request.
+    /// `true` if the policy wants to be told the time before each request.
     pub needs_clock: bool,
     /// Checks every action, if given; it costs about as much as the policy.
     pub ledger: Option<&'a mut Ledger>,
@@ -96,7 +96,7 @@ pub trait Recorder: Debug {
     /// Take what a policy did on its own before the access at an index.
     fn between_accesses(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions);
 
-    /// Whether it can take no more; the run then ends, and its counts mean nothing.
+    /// Return `true` if it can take no more; the run then ends, and its counts mean nothing.
     fn has_failed(&self) -> bool {
         false
     }

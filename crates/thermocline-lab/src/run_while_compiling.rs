@@ -29,7 +29,7 @@ const PAGES_MAX: u64 = 1 << 26;
 /// What marks a write, as in [`CompiledTrace::packed`].
 const WRITE_BIT: u32 = 1 << 31;
 
-/// Whether [`run_while_compiling`] can make this run of a trace with so many accesses at most.
+/// Return `true` if [`run_while_compiling`] can make this run of a trace with so many accesses at most.
 pub fn can_run_while_compiling(
     configuration: &Configuration,
     options: RunOptions,

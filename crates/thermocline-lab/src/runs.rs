@@ -24,7 +24,7 @@ use crate::{
 pub struct RunOptions {
     /// What is left out of the counts.
     pub warm_up: WarmUp,
-    /// Whether the Ledger runs alongside and checks every action.
+    /// `true` if the Ledger runs alongside and checks every action.
     pub is_checked: bool,
     /// Into how many equal intervals the figures over time are cut, at most one per access; 0 for no
     /// figures over time.

@@ -33,7 +33,7 @@ impl Watch {
         self.0.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether they are to stop.
+    /// Return `true` if they are to stop.
     pub fn is_stopped(&self) -> bool {
         self.0.is_stopped.load(Ordering::Relaxed)
     }
@@ -80,7 +80,7 @@ impl Watch {
         self.0.accesses.fetch_add(accesses as u64, Ordering::Relaxed);
     }
 
-    /// Whether work may go on.
+    /// Return `true` if work may go on.
     ///
     /// # Errors
     /// [`LabError::Stopped`] if not.

@@ -350,7 +350,7 @@ impl<D: Driver> Cached<D> {
         self.engine.shard().page_status(page)
     }
 
-    /// Whether the disk's allocation says nothing of the page.
+    /// Return `true` if the disk's allocation says nothing of the page.
     fn is_newer(&self, page: u64) -> bool {
         let PageStatus { is_dirty, is_lost, .. } = self.page_status(page);
         is_dirty || is_lost

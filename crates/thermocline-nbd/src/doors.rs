@@ -58,7 +58,8 @@ pub trait Door: Debug + Send {
     /// No more requests are taken; those in flight are still answered.
     fn close(&mut self);
 
-    /// Whether requests still come although it was closed, and must be answered before the server may end.
+    /// Return `true` if requests still come although it was closed, and must be answered before the
+    /// server may end.
     fn is_needed(&self) -> bool {
         false
     }

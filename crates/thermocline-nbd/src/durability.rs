@@ -1,4 +1,4 @@
-//! Whether writes were answered that no flush covered.
+//! Keeps track of answered writes that no flush covered.
 //!
 //! Users of a door may go on when their server is killed, and take what was answered for kept until a flush
 //! says otherwise. What the server had in memory only is gone then, and the next server's flush would vouch
@@ -25,9 +25,9 @@ pub struct Durability {
 struct State {
     /// Writes, zeroes and discards that were answered.
     answered: u64,
-    /// Whether the note says that some of them are not durable.
+    /// `true` if the note says that some of them are not durable.
     is_noted: bool,
-    /// Whether a killed server may have lost some.
+    /// `true` if a killed server may have lost some.
     is_doubtful: bool,
 }
 

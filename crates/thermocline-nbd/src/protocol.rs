@@ -221,7 +221,7 @@ impl Command {
         }
     }
 
-    /// Whether it changes the export.
+    /// Return `true` if it changes the export.
     pub fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::Trim | Self::WriteZeroes)
     }
@@ -313,7 +313,7 @@ pub struct ExportInfo {
 }
 
 impl ExportInfo {
-    /// Whether it refuses writes.
+    /// Return `true` if it refuses writes.
     pub fn is_read_only(&self) -> bool {
         self.flags & transmission_flag::READ_ONLY != 0
     }

@@ -33,17 +33,17 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Whether it must be durable before it is answered.
+    /// Return `true` if it must be durable before it is answered.
     pub fn is_fua(&self) -> bool {
         self.flags & command_flag::FUA != 0
     }
 
-    /// Whether zeroes must stay allocated.
+    /// Return `true` if zeroes must stay allocated.
     pub fn keeps_allocation(&self) -> bool {
         self.flags & command_flag::NO_HOLE != 0
     }
 
-    /// Whether zeroing must fail with [`ErrorCode::NotSupported`] if it is no faster than writing.
+    /// Return `true` if zeroing must fail with [`ErrorCode::NotSupported`] if it is no faster than writing.
     pub fn is_fast_only(&self) -> bool {
         self.flags & command_flag::FAST_ZERO != 0
     }
@@ -54,7 +54,7 @@ impl Piece {
 pub struct Reply {
     /// The piece.
     pub tag: Tag,
-    /// Whether it was done.
+    /// `true` if it was done.
     pub outcome: Result<(), ErrorCode>,
 }
 
@@ -87,7 +87,7 @@ pub trait Service {
     /// [`Service::next_reply`] has said that the service found out.
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>);
 
-    /// Whether a range is to be submitted before a client is told its status in a context.
+    /// Return `true` if a range is to be submitted before a client is told its status in a context.
     fn must_ask(&self, context: Context) -> bool {
         context == Context::Allocation
     }
@@ -111,14 +111,14 @@ pub trait Service {
     /// The server does not wait any more.
     fn has_woken(&mut self) {}
 
-    /// Whether it must be driven although its server ends, for others who use it. `has_clients` says
-    /// whether the server still has some.
+    /// Return `true` if it must be driven although its server ends, for others who use it. `has_clients`
+    /// says whether the server still has some.
     fn is_needed(&mut self, has_clients: bool) -> bool {
         _ = has_clients;
         false
     }
 
-    /// Whether it must be driven however long its server has been ending already.
+    /// Return `true` if it must be driven however long its server has been ending already.
     fn must_stay(&self) -> bool {
         false
     }

@@ -32,7 +32,7 @@ fn export(name: &str, size_bytes: u64) -> ExportInfo {
 struct Wire<'a> {
     bytes: Vec<u8>,
     shown: usize,
-    /// How many more bytes are shown each time.
+    /// Number of more bytes that are shown each time.
     cuts: std::iter::Cycle<std::iter::Copied<std::slice::Iter<'a, usize>>>,
 }
 

@@ -141,7 +141,7 @@ pub(crate) fn spread(values: &mut [f64], unit: &str) -> Option<String> {
     Some(format!("median {median:+.1}{unit}, {least:+.1} to {most:+.1}{unit}"))
 }
 
-/// Whether a value comes as near to another one as is allowed.
+/// Return `true` if a value comes as near to another one as is allowed.
 pub(crate) fn is_near(ours: f64, paper: f64, tolerance: f64) -> bool {
     (ours - paper).abs() <= tolerance
 }

@@ -17,7 +17,7 @@ pub(crate) struct Workload<About> {
     /// What of the trace is taken.
     #[serde(default)]
     pub(crate) take: Take,
-    /// Whether it is the trace that the study is about, and no stand-in.
+    /// `true` if it is the trace that the study is about, and no stand-in.
     #[serde(default)]
     pub(crate) is_original: bool,
     /// What this study's experiments need to know of it.
@@ -35,7 +35,7 @@ pub struct Wanted<'a> {
     pub source: &'a Source,
     /// What of the trace is taken.
     pub take: &'a Take,
-    /// Whether it is the trace that the study is about, and no stand-in.
+    /// `true` if it is the trace that the study is about, and no stand-in.
     pub is_original: bool,
 }
 

@@ -21,7 +21,7 @@ use thermocline_core::random::SplitMix64;
 
 use crate::waiting::Waiting;
 
-/// How many cells there are, as a power of two: 16 MiB of counts.
+/// Number of cells, as a power of two: 16 MiB of counts.
 const CELLS_SHIFT: u32 = 22;
 /// Pages of a region, as a power of two.
 const REGION_SHIFT: u32 = 10;
@@ -173,7 +173,7 @@ impl ChosenCells {
         self.0[cell as usize / 64] |= 1 << (cell % 64);
     }
 
-    /// Whether a cell is among them.
+    /// Return `true` if a cell is among them.
     #[inline]
     pub(crate) fn has(&self, cell: usize) -> bool {
         self.0[cell / 64] >> (cell % 64) & 1 != 0

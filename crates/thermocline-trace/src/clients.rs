@@ -22,7 +22,7 @@ pub enum Split {
     Volume,
 }
 
-/// Whether clients that name the same volume and offset mean the same page.
+/// `true` if clients that name the same volume and offset mean the same page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressSpace {
     /// They do: the clients share a storage server.

@@ -17,7 +17,7 @@ use crate::id_map::{Full, GROUP_KEYS, IdMap, Key, WRITE_BIT};
 use crate::objects::Planes;
 use crate::request::{Extent, PageSize, REQUEST_PAGES_MAX, Request, Requests};
 
-/// How many batches are read before they are asked for.
+/// Number of batches that are read before they are asked for.
 const BATCHES_AHEAD: usize = 4;
 
 /// A compiled trace has at most this many distinct pages.
@@ -130,11 +130,11 @@ pub(crate) struct Compiler {
     packed: Vec<u32>,
     /// When each request came; empty while all came at 0.
     at_ns: Vec<u64>,
-    /// How many accesses each request has; empty while each has one.
+    /// Number of accesses each request has; empty while each has one.
     counts: Vec<u32>,
     /// Which client makes each access; empty while all are client 0's.
     access_clients: Vec<u8>,
-    /// How many bytes each access asks for, if the requests are to objects; else empty.
+    /// Number of bytes each access asks for, if the requests are to objects; else empty.
     access_bytes: Vec<u32>,
     /// The places of pages in objects, if the requests are to objects.
     planes: Option<Planes>,

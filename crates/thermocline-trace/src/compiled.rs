@@ -62,13 +62,13 @@ pub struct CompiledTrace {
     pub(crate) packed: Numbers<u32>,
     /// When each request came; empty if all came at 0.
     pub(crate) at_ns: Numbers<u64>,
-    /// How many accesses each request has; empty if each has one.
+    /// Number of accesses each request has; empty if each has one.
     pub(crate) counts: Numbers<u32>,
     /// Which client makes each access; empty if all are client 0's.
     pub(crate) access_clients: Numbers<u8>,
-    /// How many bytes each access asks for; empty if that is not known or all ask for whole pages.
+    /// Number of bytes each access asks for; empty if that is not known or all ask for whole pages.
     pub(crate) access_bytes: Numbers<u32>,
-    /// How many clients there are, if only by name.
+    /// Number of clients, if only by name.
     pub(crate) clients: Clients,
     pub(crate) page_numbers: Numbers<u64, Arc<[u64]>>,
     /// Where each volume begins, in global page numbers, ascending.
@@ -83,7 +83,7 @@ pub struct CompiledTrace {
 
 #[expect(clippy::len_without_is_empty, reason = "a compiled trace is never empty")]
 impl CompiledTrace {
-    /// How many accesses there are; at least 1.
+    /// Return the number of accesses; at least 1.
     pub fn len(&self) -> usize {
         self.packed.len()
     }
@@ -116,7 +116,7 @@ impl CompiledTrace {
         self.packed[range].iter().map(|&packed| unpack(packed, 0))
     }
 
-    /// How many clients make the accesses.
+    /// Return the number of clients that make the accesses.
     pub const fn clients(&self) -> Clients {
         self.clients
     }
@@ -127,8 +127,8 @@ impl CompiledTrace {
         self.access_clients.get(index).copied().unwrap_or(0)
     }
 
-    /// How many bytes each access asks for, if the requests are to objects and not all are for whole
-    /// pages.
+    /// Return the number of bytes each access asks for, if the requests are to objects and not all are
+    /// for whole pages.
     pub fn access_bytes(&self) -> Option<&[u32]> {
         (!self.access_bytes.is_empty()).then_some(&self.access_bytes[..])
     }
@@ -155,7 +155,7 @@ impl CompiledTrace {
         (at, self.counts.get(request).copied().unwrap_or(1))
     }
 
-    /// How many requests there are.
+    /// Return the number of requests.
     ///
     /// # Panics
     /// Never: every request has an access, and those are in memory.
@@ -173,7 +173,7 @@ impl CompiledTrace {
         self.packed.iter().map(|&packed| u64::from(packed >> 31)).sum()
     }
 
-    /// How many distinct pages are accessed.
+    /// Return the number of distinct pages that are accessed.
     ///
     /// # Panics
     /// Never: compiling refuses more than 2^31 pages.
@@ -241,7 +241,7 @@ impl CompiledTrace {
         self.foresight.get_or_init(find).clone()
     }
 
-    /// Whether any request has a time other than 0.
+    /// Return `true` if any request has a time other than 0.
     pub fn is_timed(&self) -> bool {
         !self.at_ns.is_empty()
     }

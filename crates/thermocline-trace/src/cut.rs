@@ -132,7 +132,8 @@ impl CompiledTrace {
         columns
     }
 
-    /// Whether the pages are objects: those with successive numbers have nothing to do with each other.
+    /// Return `true` if the pages are objects: those with successive numbers have nothing to do with
+    /// each other.
     fn has_objects_of_one_page(&self) -> bool {
         self.summary.objects == self.page_numbers.len() as u64
     }

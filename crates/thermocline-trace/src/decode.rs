@@ -71,18 +71,18 @@ pub(crate) trait RecordFormat: Send {
     /// The size of every record, which must not change.
     fn record_bytes(&self) -> usize;
 
-    /// How many bytes are before the first record.
+    /// Return the number of bytes that are before the first record.
     fn header_bytes(&self) -> usize {
         0
     }
 
-    /// Whether each record is about one object, or none.
+    /// `true` if each record is about one object, or none.
     const IS_OF_OBJECTS: bool = false;
 
     /// Understands a record of `record_bytes()` bytes.
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason>;
 
-    /// Whether [`plain`](Self::plain) knows any record.
+    /// `true` if [`plain`](Self::plain) knows any record.
     const HAS_PLAIN: bool = false;
 
     /// Understands a record that is one request, to a volume that [`record`](Self::record) has met:
@@ -165,7 +165,7 @@ pub(crate) struct State {
     /// Lines or records understood so far.
     number: u64,
     objects: Objects,
-    /// Whether there was a request to an object with a size.
+    /// `true` if there was a request to an object with a size.
     has_objects: bool,
 }
 
@@ -180,7 +180,7 @@ impl State {
         self.objects
     }
 
-    /// Whether there was a request to an object with a size.
+    /// Return `true` if there was a request to an object with a size.
     pub(crate) const fn has_objects(&self) -> bool {
         self.has_objects
     }
@@ -311,7 +311,7 @@ pub(crate) trait Decoder: Send {
         None
     }
 
-    /// Whether each record is about one object, or none.
+    /// Return `true` if each record is about one object, or none.
     fn is_of_objects(&self) -> bool {
         false
     }

@@ -15,13 +15,13 @@ pub(crate) struct Delimited {
     mappings: Vec<Mapping>,
     /// Known after the header, or at once if there is none.
     meaning: Option<Meaning>,
-    /// How many columns a line is cut into, known with the meaning.
+    /// Number of columns a line is cut into, known with the meaning.
     wanted: usize,
     delimiter: Option<Delimiter>,
-    /// Whether columns may be in double quotes.
+    /// `true` if columns may be in double quotes.
     is_quoted: bool,
     has_header: bool,
-    /// How many columns a line must have.
+    /// Number of columns a line must have.
     columns: RangeInclusive<usize>,
     check: Check,
     cells: Cells,

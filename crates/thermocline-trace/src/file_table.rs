@@ -15,7 +15,7 @@ pub const TABLE_HEADER: &[u8] = b"file_id,base_page,extent_pages,class,read_page
 pub struct FileEntry {
     /// The number of its first page in the trace.
     pub base_page: u64,
-    /// How many page numbers belong to it.
+    /// Number of page numbers that belong to it.
     pub extent_pages: u64,
     /// What kind of file it is: "data", "log", ...
     pub class: String,

@@ -98,7 +98,7 @@ pub(crate) struct Format {
     alias: Option<&'static str>,
     /// Extensions that settle a tie between formats that the content fits equally well.
     pub(crate) extensions: &'static [&'static str],
-    /// Whether its requests number pages, not bytes.
+    /// `true` if its requests number pages, not bytes.
     is_page_numbered: bool,
     /// How a file is recognised by its first bytes.
     pub(crate) recognition: Recognition,
@@ -115,7 +115,7 @@ type LinesParser = fn(&[u8], &ReadOptions) -> Option<Box<dyn TextFormat>>;
 pub(crate) enum Recognition {
     /// The parser that is run over the lines of the sample; none if the options exclude the format.
     Lines(LinesParser),
-    /// Whether the sample consists of its records.
+    /// `true` if the sample consists of its records.
     Records(fn(&[u8]) -> bool),
     /// The names of the columns of a Parquet file, all of which it has, and what they mean.
     Parquet { names: &'static [&'static str], mapping: fn() -> Mapping },
@@ -202,7 +202,7 @@ impl FormatName {
         self.format().name
     }
 
-    /// Whether its requests number pages, so that the page size changes nothing.
+    /// Return `true` if its requests number pages, so that the page size changes nothing.
     pub const fn is_page_numbered(self) -> bool {
         self.format().is_page_numbered
     }

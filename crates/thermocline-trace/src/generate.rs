@@ -78,15 +78,15 @@ pub struct Shift {
 pub struct Options {
     /// Which pages.
     pub pattern: Pattern,
-    /// How many requests.
+    /// Number of requests.
     pub requests: u64,
-    /// How many different pages at most; the log of [`Pattern::Oltp`] has its own.
+    /// Number of different pages at most; the log of [`Pattern::Oltp`] has its own.
     pub pages: u64,
     /// The share of writes, in \[0, 1\]; of [`Pattern::Oltp`], among the requests to hot pages.
     pub write_share: f64,
     /// The time from one request to the next.
     pub interarrival: Nanos,
-    /// Whether the hottest pages lie anywhere instead of in the order of their heat, as in real
+    /// `true` if the hottest pages lie anywhere instead of in the order of their heat, as in real
     /// traces: a seeded bijection on the page numbers. For `Zipf` and the hot pages of `Oltp`.
     pub scatter: bool,
     /// When and how far the hot set moves; `None` for a hot set that stays. For `Zipf` and the hot

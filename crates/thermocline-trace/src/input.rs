@@ -234,22 +234,22 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
-    /// How many uncompressed bytes have been consumed.
+    /// Return the number of uncompressed bytes that have been consumed.
     pub(crate) const fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
-    /// Whether nothing follows the available bytes.
+    /// Return `true` if nothing follows the available bytes.
     pub(crate) const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether the file was cut off and that was allowed.
+    /// Return `true` if the file was cut off and that was allowed.
     pub(crate) const fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// Whether a cut-off file is to be used as far as it goes.
+    /// Return `true` if a cut-off file is to be used as far as it goes.
     pub(crate) const fn allows_truncated(&self) -> bool {
         self.allow_truncated
     }

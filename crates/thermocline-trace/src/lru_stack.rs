@@ -71,7 +71,7 @@ impl LruStack {
         }
     }
 
-    /// How many accesses hit at each size, in the order of the sizes.
+    /// Return the number of accesses that hit at each size, in the order of the sizes.
     pub(crate) fn hits(&self) -> Vec<u64> {
         let mut total = 0;
         let sum = |hits: &u64| {

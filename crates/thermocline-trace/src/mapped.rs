@@ -50,7 +50,7 @@ const METADATA_AT: usize = 80;
 /// Columns begin at multiples of so many bytes: a line of the processor's cache.
 const ALIGN_BYTES: usize = 64;
 
-/// How many columns there are.
+/// Number of columns.
 const COLUMNS: usize = 6;
 
 /// The bytes of a number of each column.
@@ -103,7 +103,7 @@ impl CompiledTrace {
         Ok(self.header(&self.path)?.1)
     }
 
-    /// Whether the columns are those of a mapped file.
+    /// Return `true` if the columns are those of a mapped file.
     pub const fn is_mapped(&self) -> bool {
         self.mapping.is_some()
     }
@@ -176,8 +176,8 @@ impl CompiledTrace {
         ]
     }
 
-    /// Whether a file begins as one that [`save_mapped`](Self::save_mapped) wrote; `false` if it cannot
-    /// be read, or is no file, of which nothing is read.
+    /// Return `true` if a file begins as one that [`save_mapped`](Self::save_mapped) wrote; `false` if
+    /// it cannot be read, or is no file, of which nothing is read.
     pub(crate) fn is_mappable(path: &Path) -> bool {
         let mut magic = [0; MAGIC.len()];
         let read = |magic: &mut [u8]| File::open(path)?.read_exact(magic);
@@ -268,7 +268,7 @@ impl Header {
         if header.is_consistent() { Ok(header) } else { Err(CONTRADICTS.into()) }
     }
 
-    /// Whether the lengths go together.
+    /// Return `true` if the lengths go together.
     fn is_consistent(&self) -> bool {
         let [pages, times, accesses, counts, bytes, clients] = self.lengths;
         let requests = usize::try_from(self.metadata.summary.requests).ok();

@@ -99,7 +99,7 @@ pub(crate) struct Assignment {
     pub(crate) role: Role,
     pub(crate) source: Source,
     pub(crate) unit: Unit,
-    /// Whether rows may lack it.
+    /// `true` if rows may lack it.
     pub(crate) is_optional: bool,
 }
 
@@ -164,13 +164,13 @@ pub struct Mapping {
     pub(crate) assignments: Vec<Assignment>,
     /// Words and what they mean; a word that ends with `*` is the beginning of words.
     pub(crate) ops: Vec<(String, OpMeaning)>,
-    /// Whether words are compared as they are written, not in any case.
+    /// `true` if words are compared as they are written, not in any case.
     pub(crate) is_op_exact: bool,
     pub(crate) delimiter: Option<Delimiter>,
     pub(crate) has_header: Option<bool>,
     /// The letters of binary records, as in Python's `struct`.
     pub(crate) layout: Option<String>,
-    /// Whether a read of length 0 is one of an object of unknown size.
+    /// `true` if a read of length 0 is one of an object of unknown size.
     pub(crate) is_zero_unknown: bool,
 }
 
@@ -267,7 +267,7 @@ impl Mapping {
         self.assignments.iter().filter(move |assignment| assignment.role == role)
     }
 
-    /// Whether columns are called by names.
+    /// Return `true` if columns are called by names.
     pub(crate) fn has_names(&self) -> bool {
         self.assignments.iter().any(|assignment| matches!(assignment.source, Source::Name(_)))
     }
@@ -317,7 +317,7 @@ impl Mapping {
     }
 }
 
-/// Whether the first line of a text names the columns.
+/// `true` if the first line of a text names the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// It does.
@@ -517,7 +517,7 @@ impl fmt::Display for Mapping {
     }
 }
 
-/// Whether a name needs no quotes.
+/// Return `true` if a name needs no quotes.
 fn is_plain(name: &str) -> bool {
     !name.bytes().all(|byte| byte.is_ascii_digit())
         && !name.contains(['"', ',', ':', '+', '=', '?', ' '])

@@ -119,7 +119,7 @@ impl Meaning {
         })
     }
 
-    /// How many columns a row must be cut into.
+    /// Return the number of columns a row must be cut into.
     pub(crate) fn columns(&self) -> usize {
         let slots = [
             &self.time,

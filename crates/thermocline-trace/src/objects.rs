@@ -31,7 +31,7 @@ pub(crate) struct Planes {
     /// Per volume and place: the number of the plane and 1, or 0.
     near: Vec<Vec<u32>>,
     far: HashMap<(u32, u32), u32>,
-    /// Whether an object has more than its first page.
+    /// `true` if an object has more than its first page.
     is_cut: bool,
 }
 

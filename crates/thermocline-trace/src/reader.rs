@@ -148,7 +148,7 @@ impl Reader {
         self.state.objects()
     }
 
-    /// Whether there was a request to an object with a size; known at the end.
+    /// Return `true` if there was a request to an object with a size; known at the end.
     pub const fn has_objects(&self) -> bool {
         self.state.has_objects()
     }
@@ -168,7 +168,7 @@ impl Reader {
         self.file_table.as_ref()
     }
 
-    /// Whether the file was cut off, which [`ReadOptions::allow_truncated`] allowed; known at the
+    /// Return `true` if the file was cut off, which [`ReadOptions::allow_truncated`] allowed; known at the
     /// end.
     pub const fn is_truncated(&self) -> bool {
         self.input.is_truncated() || self.state.counts.torn_bytes > 0

@@ -92,7 +92,7 @@ impl<W: Write> Recorder<W> {
         self.drain()
     }
 
-    /// Whether anything waits for the end of its frame.
+    /// Return `true` if anything waits for the end of its frame.
     pub const fn is_frame_open(&self) -> bool {
         !self.lines.is_empty()
     }

@@ -36,7 +36,7 @@ pub enum Extent {
     Pages {
         /// The first page's number.
         first: u64,
-        /// How many pages; `first + count` does not overflow.
+        /// Number of pages; `first + count` does not overflow.
         count: u64,
     },
     /// In formats of objects with sizes: each object is an address space of its own.
@@ -51,7 +51,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Whether nothing is addressed.
+    /// Return `true` if nothing is addressed.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         match self {

@@ -310,7 +310,7 @@ impl RunningSample {
         encoder.finish().map(drop)
     }
 
-    /// Whether a file begins as a saved sample does; no if it cannot be read.
+    /// Return `true` if a file begins as a saved sample does; no if it cannot be read.
     pub fn is_saved(path: &Path) -> bool {
         first_line(path).is_ok_and(|line| serde_json::from_str::<Header>(&line).is_ok())
     }

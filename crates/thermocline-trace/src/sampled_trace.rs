@@ -49,7 +49,7 @@ pub struct SampledTrace {
     pub path: PathBuf,
     /// The accesses to the sampled pages, in order.
     pub sampled: Vec<SampledAccess>,
-    /// How many pages they touch.
+    /// Number of pages they touch.
     pub sampled_pages: u32,
     /// The page size.
     pub page_size: PageSize,
@@ -61,7 +61,7 @@ pub struct SampledTrace {
     pub accesses: u64,
     /// Its page accesses that write.
     pub writes: u64,
-    /// Whether any of its requests has a time other than 0.
+    /// `true` if any of its requests has a time other than 0.
     pub is_timed: bool,
     /// What was read.
     pub counts: ReadCounts,
@@ -97,7 +97,7 @@ impl SampledTrace {
 }
 
 impl CompiledTrace {
-    /// How many pages are in a sample, and the accesses to them.
+    /// Return the number of pages that are in a sample, and the accesses to them.
     pub fn sampled_accesses(
         &self,
         sampling: Sampling,

@@ -107,7 +107,7 @@ impl Sampling {
         self.threshold as f64 / u64::MAX as f64
     }
 
-    /// Whether the key of a number is in the sample.
+    /// Return `true` if the key of a number is in the sample.
     #[inline]
     pub const fn takes(&self, number: u64) -> bool {
         self.choice.key(number, self.seed) <= self.threshold
@@ -136,7 +136,7 @@ impl CompiledTrace {
         ranks
     }
 
-    /// Whether each page is in a sample, by id.
+    /// Return `true` if each page is in a sample, by id.
     pub fn sampled_pages(&self, sampling: Sampling) -> Vec<bool> {
         if sampling.extent_pages > 1 {
             let extents =

@@ -56,7 +56,7 @@ pub(crate) struct Metadata {
     pub(crate) volume_names: Vec<String>,
     pub(crate) volume_bases: Vec<u64>,
     pub(crate) summary: Summary,
-    /// How many clients there are; not there if it is one.
+    /// Number of clients; not there if it is one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(crate) clients: u8,
 }
@@ -84,7 +84,7 @@ impl Metadata {
         }
     }
 
-    /// Whether the volumes go together.
+    /// Return `true` if the volumes go together.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let bases = &self.volume_bases;
         let is_right = bases.first() == Some(&0)
@@ -140,8 +140,8 @@ impl CompiledTrace {
         writer.finish()
     }
 
-    /// Whether a file is one that [`save`](Self::save) or [`save_mapped`](Self::save_mapped) wrote;
-    /// `false` if it cannot be read, or is no file, of which nothing is read.
+    /// Return `true` if a file is one that [`save`](Self::save) or [`save_mapped`](Self::save_mapped)
+    /// wrote; `false` if it cannot be read, or is no file, of which nothing is read.
     pub fn is_saved(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if !path.is_file() {

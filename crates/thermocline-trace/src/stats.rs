@@ -70,7 +70,7 @@ pub struct Stats {
     pub touched_once_share: f64,
     /// Accesses / pages.
     pub mean_references_per_page: f64,
-    /// Whether the trace has times.
+    /// `true` if the trace has times.
     pub is_timed: bool,
     /// From the earliest to the latest request, in nanoseconds.
     pub duration_ns: u64,

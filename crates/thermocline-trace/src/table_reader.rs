@@ -91,7 +91,7 @@ impl RowColumn {
         }
     }
 
-    /// Whether every value can be asked for.
+    /// Return `true` if every value can be asked for.
     fn is_whole(&self) -> bool {
         let texts_fit = match &self.values {
             RowValues::Text { offsets, bytes } => {

@@ -356,7 +356,7 @@ impl Joined {
     }
 }
 
-/// Whether a line has nothing but blanks.
+/// Return `true` if a line has nothing but blanks.
 pub(crate) fn is_blank_line(line: &[u8]) -> bool {
     line.iter().all(|&byte| is_blank(byte))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// Names this long or shorter are found without hashing them.
 const SHORT_BYTES: usize = 7;
 
-/// How many short names are remembered, by the low bits of a mix of their bytes.
+/// Number of short names that are remembered, by the low bits of a mix of their bytes.
 const SHORT_SLOTS: usize = 64;
 
 /// The volumes of a trace so far.

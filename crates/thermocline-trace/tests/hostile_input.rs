@@ -44,7 +44,7 @@ fn drain(bytes: &[u8], options: &ReadOptions) -> Result<u64, TraceError> {
 /// More pages than this are not compiled: it would only take long.
 const COMPILED_PAGES_MAX: u64 = 1 << 16;
 
-/// How many pages are asked for up to the first error.
+/// Return the number of pages that are asked for up to the first error.
 fn pages_of(bytes: &[u8], options: &ReadOptions) -> u64 {
     let Ok(mut reader) = Reader::from_read("h", Cursor::new(bytes.to_vec()), options) else {
         return 0;

@@ -198,7 +198,7 @@ impl Parameters {
         bytes.try_into().expect("the fields are as many as the structure's")
     }
 
-    /// Whether the driver has the same ones; it knows of more types.
+    /// Return `true` if the driver has the same ones; it knows of more types.
     pub(crate) fn are(self, bytes: &[u8; PARAMETERS_BYTES]) -> bool {
         self.to_bytes()[PARAMETERS_HEADER_BYTES..] == bytes[PARAMETERS_HEADER_BYTES..]
     }

@@ -45,13 +45,13 @@ pub struct Options {
     pub size_bytes: u64,
     /// The length of requests that it likes, in bytes: a power of two.
     pub preferred_bytes: u32,
-    /// Whether it takes writes.
+    /// `true` if it takes writes.
     pub may_write: bool,
     /// By which a later server knows that the device belongs to the same backing store.
     pub owner: u64,
     /// Where this server tells the next one that writes may be lost; in a file system in memory.
     pub note: PathBuf,
-    /// Whether the device waits for the next server, too, when this one ends in order.
+    /// `true` if the device waits for the next server, too, when this one ends in order.
     pub keeps_at_exit: bool,
 }
 
@@ -90,11 +90,11 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Whether the device needs its queues served.
+    /// `true` if the device needs its queues served.
     is_served: bool,
-    /// Whether the shards end.
+    /// `true` if the shards end.
     is_closing: bool,
-    /// Whether the doors are gone.
+    /// `true` if the doors are gone.
     is_closed: bool,
     failure: Option<String>,
 }
@@ -125,7 +125,7 @@ impl Shared {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Whether the device outlives this server.
+    /// Return `true` if the device outlives this server.
     pub(crate) fn keeps(&self) -> bool {
         self.keeps
     }
@@ -135,7 +135,7 @@ impl Shared {
         self.change(|progress| progress.is_closing = true);
     }
 
-    /// Whether requests come until the device has stopped.
+    /// Return `true` if requests come until the device has stopped.
     pub(crate) fn is_stopping(&self) -> bool {
         !self.keeps && self.lock().is_served
     }

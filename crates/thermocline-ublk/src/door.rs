@@ -19,7 +19,7 @@ struct Taken {
     length_bytes: u32,
     /// Writes that were answered when a flush came.
     covered: u64,
-    /// Whether the bytes of a read could not be handed over.
+    /// `true` if the bytes of a read could not be handed over.
     has_failed: bool,
 }
 

@@ -34,7 +34,7 @@ pub(crate) trait Queue: Debug + Send {
     fn commit(&mut self, tag: u16, result: i32);
     /// Hands the answers to the driver.
     fn submit(&mut self);
-    /// Whether nothing has come that was not taken.
+    /// Return `true` if nothing has come that was not taken.
     fn is_quiet(&mut self) -> bool;
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Place {
 pub(crate) struct DriverQueue {
     ring: IoUring,
     opened: Option<(Place, MmapRaw)>,
-    /// Whether there are entries that the kernel has not seen.
+    /// `true` if there are entries that the kernel has not seen.
     has_new: bool,
 }
 

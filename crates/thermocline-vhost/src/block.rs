@@ -30,7 +30,7 @@ pub struct Device {
     pub size_bytes: u64,
     /// The length of requests that it likes, in bytes: a power of two.
     pub preferred_bytes: u32,
-    /// Whether it takes writes.
+    /// `true` if it takes writes.
     pub may_write: bool,
     /// What the guest sees as its serial number; 20 bytes of it are used.
     pub id: String,

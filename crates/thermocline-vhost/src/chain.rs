@@ -84,7 +84,7 @@ impl Chain {
     }
 }
 
-/// How many bytes lie in some segments.
+/// Return the number of bytes that lie in some segments.
 pub(crate) fn length_bytes(segments: &[Segment]) -> u64 {
     segments.iter().map(|segment| u64::from(segment.length_bytes)).sum()
 }

@@ -189,7 +189,7 @@ struct Told {
     addresses: Option<[u64; 3]>,
     call: Option<File>,
     is_enabled: bool,
-    /// Whether the shard has it.
+    /// `true` if the shard has it.
     is_started: bool,
 }
 

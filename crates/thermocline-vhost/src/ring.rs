@@ -29,7 +29,7 @@ pub(crate) struct Layout {
     pub(crate) used: GuestAddress,
     /// The index of the first request that was not taken.
     pub(crate) next_available: u16,
-    /// Whether both sides say from which index on they want to be told (`VIRTIO_RING_F_EVENT_IDX`).
+    /// `true` if both sides say from which index on they want to be told (`VIRTIO_RING_F_EVENT_IDX`).
     pub(crate) has_event_index: bool,
 }
 
@@ -49,7 +49,7 @@ struct Taken {
     found_bytes: u64,
 }
 
-/// Whether a ring is looked at.
+/// `true` if a ring is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Disabled,
@@ -74,7 +74,7 @@ pub(crate) struct Ring {
     again: VecDeque<u16>,
     state: State,
     has_answers: bool,
-    /// Whether the guest is asked to tell of requests.
+    /// `true` if the guest is asked to tell of requests.
     is_told: bool,
 }
 
@@ -135,7 +135,7 @@ impl Ring {
         }
     }
 
-    /// Whether no request is in flight.
+    /// Return `true` if no request is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.taken.is_empty()
     }

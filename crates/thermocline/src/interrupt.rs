@@ -43,7 +43,7 @@ impl Drop for Closing {
     }
 }
 
-/// Whether this process ignores a signal.
+/// Return `true` if this process ignores a signal.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

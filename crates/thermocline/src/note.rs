@@ -27,7 +27,7 @@ pub(crate) struct NotePlace {
     former: Vec<PathBuf>,
     /// Beside other names of the same file: read and written as the first.
     twins: Vec<PathBuf>,
-    /// Whether its folder is made if it is not there.
+    /// `true` if its folder is made if it is not there.
     is_in_state_dir: bool,
 }
 
@@ -137,7 +137,7 @@ impl NotePlace {
     }
 }
 
-/// Whether a note counts more than another of the same backing store.
+/// Return `true` if a note counts more than another of the same backing store.
 fn is_weightier(note: &SideFile, than: &SideFile) -> bool {
     let weight = |note: &SideFile| {
         if note.cache == than.cache { (note.epoch, note.has_dirty) } else { (0, note.has_dirty) }

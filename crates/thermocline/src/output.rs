@@ -65,7 +65,7 @@ pub(crate) fn table(
     fitted(&header, rows, numbers_from, terminal_columns())
 }
 
-/// How many letters a line of the terminal has, if standard output is one.
+/// Return the number of letters a line of the terminal has, if standard output is one.
 fn terminal_columns() -> Option<usize> {
     let columns = Table::new().width().map(usize::from);
     let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();

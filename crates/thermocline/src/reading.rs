@@ -228,7 +228,7 @@ pub(crate) fn sample(
     Ok(sampled)
 }
 
-/// How many clients there are.
+/// Return the number of clients.
 ///
 /// Traces of which each is to be a client's must be as many as these.
 pub(crate) fn clients(traces: &[PathBuf], options: &ClientOptions) -> Result<Clients> {

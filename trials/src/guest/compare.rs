@@ -95,7 +95,7 @@ impl Comparison {
         Some(100.0 * (model - kernel) / kernel)
     }
 
-    /// Whether hits and migrations are as near as they should be.
+    /// Return `true` if hits and migrations are as near as they should be.
     pub(crate) fn is_near(&self) -> bool {
         JUDGED.iter().all(|&(column, percent)| {
             self.difference(column).is_none_or(|difference| difference.abs() <= percent)

@@ -13,7 +13,7 @@ pub(crate) struct Console {
     pub(crate) kernel: String,
     pub(crate) fio: String,
     pub(crate) cases: Vec<Recorded>,
-    /// Whether the guest came to its end.
+    /// `true` if the guest came to its end.
     pub(crate) is_finished: bool,
 }
 
@@ -144,7 +144,7 @@ fn uptime(text: &str) -> Result<Duration> {
     Ok(Duration::try_from_secs_f64(text.parse()?)?)
 }
 
-/// Whether a line is the kernel's own.
+/// Return `true` if a line is the kernel's own.
 fn is_message(line: &str) -> bool {
     let time = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     time.is_some_and(|(time, _)| time.trim().parse::<f64>().is_ok())

@@ -75,7 +75,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether the devices make durable what they say.
+/// `true` if the devices make durable what they say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
     Honest,

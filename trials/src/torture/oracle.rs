@@ -89,7 +89,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether `self`, whose answer counts if it came before `before`, hides `other`.
+    /// Return `true` if `self`, whose answer counts if it came before `before`, hides `other`.
     fn hides(&self, other: &Self, before: u64) -> bool {
         self.effect == Effect::Certain && self.answered < before && self.sent > other.answered
     }

@@ -73,7 +73,7 @@ impl Kind {
         Ok(kind)
     }
 
-    /// Whether devices answer with errors, or not at all.
+    /// Return `true` if devices answer with errors, or not at all.
     pub(crate) const fn is_of_device(self) -> bool {
         matches!(
             self,
@@ -214,7 +214,7 @@ impl Settings {
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) end: End,
-    /// Whether the server ends while the fault lasts, instead of recovering from it first.
+    /// `true` if the server ends while the fault lasts, instead of recovering from it first.
     pub(crate) is_cut_short: bool,
     pub(crate) settings: Settings,
     /// The answers to wait for, before the fault and again after it.

@@ -276,7 +276,7 @@ impl Torture {
         }
     }
 
-    /// Whether the flash holds pages. An empty one may be used even if it failed.
+    /// Return `true` if the flash holds pages. An empty one may be used even if it failed.
     fn holds_pages(&self) -> Result<bool> {
         let flash = self.mount.path().join("flash.img").display().to_string();
         let said = server::command(&self.program, &["cache", "inspect", &flash, "--json"])?;

@@ -180,7 +180,7 @@ impl Server {
         wait(&mut self.process)
     }
 
-    /// Whether the server has ended.
+    /// Return `true` if the server has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.process.try_wait()?.is_some())
     }

@@ -111,17 +111,17 @@ impl Book {
         Ok(Self { documents, places, files, links })
     }
 
-    /// How many pages there are.
+    /// Return the number of pages.
     pub(crate) fn pages(&self) -> usize {
         self.places.len() - 1
     }
 
-    /// How many links its pages have.
+    /// Return the number of links its pages have.
     pub(crate) const fn links(&self) -> usize {
         self.links
     }
 
-    /// How many files come with it.
+    /// Return the number of files that come with it.
     pub(crate) fn files(&self) -> usize {
         self.files.len()
     }
@@ -229,12 +229,12 @@ fn list(linked: &BTreeSet<String>, files: &[String]) -> String {
     text
 }
 
-/// Whether a path is a file or a folder of the project.
+/// Return `true` if a path is a file or a folder of the project.
 fn is_there(path: &str, files: &[String]) -> bool {
     !path.is_empty() && files.iter().any(|file| is_within(file, path))
 }
 
-/// Whether a file is that, or lies in that folder.
+/// Return `true` if a file is that, or lies in that folder.
 fn is_within(file: &str, path: &str) -> bool {
     file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

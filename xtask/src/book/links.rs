@@ -11,7 +11,7 @@ use pulldown_cmark::{CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 /// Documents by path.
 pub(crate) type Documents = BTreeMap<String, String>;
 
-/// Whether a path is that of a document.
+/// Return `true` if a path is that of a document.
 pub(crate) fn is_document(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
@@ -203,7 +203,7 @@ pub(crate) fn faults(documents: &Documents, exists: impl Fn(&str) -> bool) -> Fa
 /// What a check of links found.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// How many links were looked at.
+    /// Number of links that were looked at.
     pub(crate) links: usize,
     /// What is wrong.
     pub(crate) lines: Vec<String>,

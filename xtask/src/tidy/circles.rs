@@ -41,7 +41,7 @@ struct Reference {
     module: Module,
     /// Its names.
     names: Vec<String>,
-    /// Whether others may import what it leads to.
+    /// `true` if others may import what it leads to.
     is_passed_on: bool,
 }
 
@@ -321,7 +321,7 @@ fn after_test_attribute(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
     }
 }
 
-/// How many tokens an item has: up to its block or semicolon.
+/// Return the number of tokens an item has: up to its block or semicolon.
 fn item_tokens(tokens: &[TokenTree]) -> usize {
     let is_end = |token: &TokenTree| {
         is_punct(token, ';')

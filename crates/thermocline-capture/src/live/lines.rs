@@ -111,7 +111,7 @@ impl Lines {
     }
 }
 
-/// How many events bpftrace says it lost.
+/// Return the number of events bpftrace says it lost.
 fn lost(line: &[u8]) -> Option<u64> {
     let number = line.strip_prefix(b"Lost ")?.strip_suffix(b" events")?;
     integer(number, "number").ok()

@@ -25,7 +25,7 @@ pub struct AttachedTask {
 const START: &[u8] = b"# task ";
 
 impl AttachedTask {
-    /// Whether a line is one of these.
+    /// Return `true` if a line is one of these.
     pub(super) fn is_line(line: &[u8]) -> bool {
         line.starts_with(START)
     }

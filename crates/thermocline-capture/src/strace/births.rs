@@ -74,7 +74,7 @@ impl Births {
         latest
     }
 
-    /// Whether a birth up to line `number` was not taken yet.
+    /// Return `true` if a birth up to line `number` was not taken yet.
     pub(super) fn is_waiting(&self, pid: u32, number: u64) -> bool {
         let first = self.of.get(&pid).and_then(VecDeque::front);
         first.is_some_and(|birth| birth.begin_line <= number)
@@ -86,7 +86,7 @@ fn is_birth(body: &[u8]) -> bool {
     is_birth_name(&body[..end])
 }
 
-/// Whether this call begins a process or thread.
+/// Return `true` if this call begins a process or thread.
 pub(super) fn is_birth_name(name: &[u8]) -> bool {
     matches!(name, b"clone" | b"clone3" | b"clone2" | b"fork" | b"vfork")
 }

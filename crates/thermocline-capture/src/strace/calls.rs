@@ -180,7 +180,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Whether a file may be read or written by it.
+    /// Return `true` if a file may be read or written by it.
     pub(super) fn is_request(&self) -> bool {
         [&self.first, &self.second]
             .iter()

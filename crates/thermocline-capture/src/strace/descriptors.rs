@@ -19,7 +19,7 @@ pub(super) struct Description {
     pub(super) node: Node,
     /// Where the next read or write begins, if that is known.
     pub(super) position: Cell<Option<u64>>,
-    /// Whether every write goes to the end of the file.
+    /// `true` if every write goes to the end of the file.
     pub(super) appends: Cell<bool>,
 }
 

@@ -15,7 +15,7 @@ const NO_FILES: [&[u8]; 3] = [b"/dev", b"/proc", b"/sys"];
 /// A memory file, which has a path of its own.
 const MEMORY: [&[u8]; 4] = [b"/memfd:", b"/SYSV", b"/[", b"/anon_hugepage"];
 
-/// Whether the file of this name is on no storage.
+/// Return `true` if the file of this name is on no storage.
 fn is_no_file(path: &[u8]) -> bool {
     let is_below = |folder: &&[u8]| {
         path.strip_prefix(*folder).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))

@@ -179,7 +179,7 @@ impl<'a> Call<'a> {
         Descriptor::parse(self.arguments[index])
     }
 
-    /// Whether an argument has this flag.
+    /// Return `true` if an argument has this flag.
     pub(super) fn has_flag(&self, index: usize, flag: &[u8]) -> bool {
         has_flag(self.arguments[index], flag)
     }
@@ -214,7 +214,7 @@ impl<'a> Outcome<'a> {
 pub(super) struct Annotation<'a> {
     /// As it is written, escaped.
     pub(super) path: &'a [u8],
-    /// Whether the file has no name any more.
+    /// `true` if the file has no name any more.
     pub(super) is_deleted: bool,
 }
 
@@ -275,7 +275,7 @@ impl<'a> Descriptor<'a> {
     }
 }
 
-/// Whether `flag` is one of those in `text`, which are parted by `|`.
+/// Return `true` if `flag` is one of those in `text`, which are parted by `|`.
 pub(super) fn has_flag(text: &[u8], flag: &[u8]) -> bool {
     memchr::memmem::find_iter(text, flag).any(|at| {
         let is_free = |byte: Option<&u8>| {

@@ -112,12 +112,12 @@ impl Lanes {
         self.words.iter().flat_map(move |&word| lanes(word))
     }
 
-    /// How many lanes there are.
+    /// Return the number of lanes.
     pub const fn len(&self) -> usize {
         self.words.len() * self.per_word as usize
     }
 
-    /// Whether there is no lane: never.
+    /// Return `true` if there is no lane: never.
     pub const fn is_empty(&self) -> bool {
         self.words.is_empty()
     }

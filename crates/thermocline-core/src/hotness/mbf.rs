@@ -188,7 +188,7 @@ impl<F: Filters> Mbf<F> {
         [0, self.second].map(|index| self.bits.spot(hash, index))
     }
 
-    /// Whether a page that these filters have seen is hot.
+    /// Return `true` if a page that these filters have seen is hot.
     #[inline]
     fn is_hot(&self, seen: u32) -> bool {
         if F::HAS_WEIGHT_TABLE && self.filters <= FILTERS_OF_A_SET {

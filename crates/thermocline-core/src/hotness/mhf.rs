@@ -61,9 +61,9 @@ pub struct Mhf {
     /// Writes until the next halving; it comes before the write that follows the last.
     writes_left: u32,
     hot_count: u64,
-    /// Whether a full counter halves all of them.
+    /// `true` if a full counter halves all of them.
     overflow_halves: bool,
-    /// Whether only the smallest of a page's counters is raised.
+    /// `true` if only the smallest of a page's counters is raised.
     raises_smallest: bool,
 }
 

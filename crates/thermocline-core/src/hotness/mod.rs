@@ -91,12 +91,13 @@ pub trait Identifier: Debug {
     /// The hot data index from which on a page is hot.
     fn threshold(&self) -> f64;
 
-    /// Whether a page is hot as things stand, without recording it.
+    /// Return `true` if a page is hot as things stand, without recording it.
     fn heat(&self, page: PageId) -> Heat {
         Heat::hot_if(self.hotness(page) >= self.threshold())
     }
 
-    /// How many writes lie between two decays; none if the identifier forgets with every write.
+    /// Return the number of writes that lie between two decays; none if the identifier forgets with
+    /// every write.
     fn decay_writes(&self) -> Option<u64>;
 
     /// Forgets at once what it would forget at the next decay. Does nothing without decays.

@@ -36,14 +36,14 @@ pub const SAMPLE_FACTOR: Parameter = Parameter::integer("sample_factor", 1..=64,
     .summary("references after which counts are halved, per page of the cache")
     .source("Caffeine");
 
-/// Whether there is a doorkeeper.
+/// `true` if there is a doorkeeper.
 pub const DOORKEEPER: Parameter = Parameter::switch("doorkeeper", false)
     .summary(
         "whether a page's first reference in a sample goes to a bloom filter, not to the counters",
     )
     .source("Caffeine: no; the paper, section 3.4.2: yes");
 
-/// Whether a reference raises only some of a page's counters.
+/// `true` if a reference raises only some of a page's counters.
 pub const MINIMAL_INCREMENT: Parameter = Parameter::switch("minimal_increment", false)
     .summary("whether a reference raises only the least of a page's four counters")
     .source("Caffeine: no; the paper, section 3.1: yes");
@@ -160,7 +160,7 @@ impl TinyLfu {
         assert!(self.references < self.sample_references, "a full sample is halved");
     }
 
-    /// Whether the doorkeeper knows a page.
+    /// Return `true` if the doorkeeper knows a page.
     #[inline]
     fn is_known(&self, hash: PageHash) -> bool {
         let bits = door_bits(hash);
@@ -169,7 +169,7 @@ impl TinyLfu {
             .is_some_and(|doorkeeper| doorkeeper.get(doorkeeper.place(hash, 2)) & bits == bits)
     }
 
-    /// Whether the reference is the first that the doorkeeper sees of a page.
+    /// Return `true` if the reference is the first that the doorkeeper sees of a page.
     #[inline]
     fn enters(&mut self, hash: PageHash) -> bool {
         let Some(doorkeeper) = &mut self.doorkeeper else { return false };

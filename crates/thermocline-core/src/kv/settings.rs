@@ -18,13 +18,13 @@ pub struct KvSettings {
     pub mode: Mode,
     /// Which end of a chain is evicted first.
     pub order: Order,
-    /// Whether a lookup that went down a tier may come up again.
+    /// `true` if a lookup that went down a tier may come up again.
     pub matching: Matching,
     /// Which copies a request renews, in [`Mode::Through`].
     pub touch: Touch,
     /// Which block makes room.
     pub victim: Victim,
-    /// How many blocks that left all tiers keep their count of uses.
+    /// Number of blocks whose count of uses is kept after they left all tiers.
     pub ghost_blocks: u32,
 }
 
@@ -39,7 +39,7 @@ pub struct KvTier {
     pub ttl: Option<Nanos>,
     /// The blocks up to which it is filled: beyond these it makes room.
     pub fill_pages: u32,
-    /// How many blocks leave when it makes room.
+    /// Number of blocks that leave when it makes room.
     pub batch_pages: u32,
 }
 
@@ -63,7 +63,7 @@ pub enum Order {
     HeadFirst,
 }
 
-/// Whether a lookup that went down a tier may come up again.
+/// `true` if a lookup that went down a tier may come up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
     /// It may not: a tier is searched once, for the part of the chain that the tiers above lack.

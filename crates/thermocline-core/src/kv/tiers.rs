@@ -280,7 +280,7 @@ impl<S: Store> KvTiers<S> {
         numbered(place.unwrap_or(self.places.all()))
     }
 
-    /// Whether a block was used often enough for a tier.
+    /// Return `true` if a block was used often enough for a tier.
     #[inline]
     fn admits(&self, tier: usize, page: PageId) -> bool {
         let wanted = self.settings.tiers[tier].admit_uses;

@@ -47,7 +47,7 @@ impl Ranks {
         Self { is_taken, taken_before }
     }
 
-    /// How many numbers are less than this one, which is not greater than the last.
+    /// Return the number of numbers that are less than this one, which is not greater than the last.
     #[inline]
     fn of(&self, number: u32) -> u32 {
         let word = (number / u64::BITS) as usize;
@@ -55,7 +55,7 @@ impl Ranks {
         self.taken_before[word] + lower.count_ones()
     }
 
-    /// How many numbers are taken.
+    /// Return the number of numbers that are taken.
     fn count(&self) -> u32 {
         self.taken_before.last().copied().unwrap_or(0)
     }
@@ -177,7 +177,7 @@ impl Blocks {
         if self.homes.is_empty() { page.0 / self.pages_per_block } else { self.homes[page.index()] }
     }
 
-    /// How many blocks there are: each is less than this.
+    /// Return the number of blocks: each is less than this.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }

@@ -25,7 +25,7 @@ pub type BoxedPolicy = Box<dyn Policy + Send>;
 pub struct Survivor {
     /// The page.
     pub page: PageId,
-    /// Whether the surviving copy is newer than the disk's.
+    /// `true` if the surviving copy is newer than the disk's.
     pub is_dirty: bool,
 }
 

@@ -147,7 +147,7 @@ impl Places for Directory {
 }
 
 impl Directory {
-    /// Whether this is the sparse index.
+    /// Return `true` if this is the sparse index.
     pub const fn is_sparse(&self) -> bool {
         self.index.is_some()
     }

@@ -83,7 +83,7 @@ impl<P: Places> Frames<P> {
         if frame as usize + 1 == self.pages.len() { 0 } else { frame + 1 }
     }
 
-    /// How many frames there are.
+    /// Return the number of frames.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]
     pub fn count(&self) -> u32 {

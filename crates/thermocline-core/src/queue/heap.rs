@@ -149,17 +149,17 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.heap.get(self.place_of[id as usize] as usize).map(|&(key, _)| key)
     }
 
-    /// Whether `id` is a member.
+    /// Return `true` if `id` is a member.
     pub fn contains(&self, id: u32) -> bool {
         self.place_of[id as usize] != ABSENT
     }
 
-    /// How many members there are.
+    /// Return the number of members.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether there is no member.
+    /// Return `true` if there is no member.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

@@ -153,7 +153,7 @@ impl Index {
         self.len
     }
 
-    /// Whether no page is in the table.
+    /// Return `true` if no page is in the table.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

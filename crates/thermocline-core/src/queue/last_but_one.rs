@@ -155,7 +155,7 @@ impl LastButOne {
         self.log.prefetch(PageId(2 * slot));
     }
 
-    /// How many slots are on a side.
+    /// Return the number of slots that are on a side.
     #[inline]
     pub const fn len(&self, side: Side) -> u32 {
         self.len[side as usize]

@@ -169,19 +169,19 @@ impl<T, A> Lists<T, A> {
         self.member(self.link(id).next)
     }
 
-    /// Whether an id is in a list.
+    /// Return `true` if an id is in a list.
     #[inline]
     pub fn contains(&self, id: u32) -> bool {
         self.link(id).list != ABSENT
     }
 
-    /// How many members a list has.
+    /// Return the number of members a list has.
     #[inline]
     pub fn len(&self, list: u32) -> u32 {
         self.len[list as usize]
     }
 
-    /// Whether a list has no member.
+    /// Return `true` if a list has no member.
     #[inline]
     pub fn is_empty(&self, list: u32) -> bool {
         self.len(list) == 0

@@ -321,8 +321,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         None
     }
 
-    /// How many entries were written to a queue after one of its positions: as many pages as entered it
-    /// since, as long as the ring was not squeezed.
+    /// Return the number of entries that were written to a queue after one of its positions: as many
+    /// pages as entered it since, as long as the ring was not squeezed.
     #[inline]
     pub fn entries_after(&self, queue: usize, position: Position) -> u32 {
         let Ring { begin, end, head, .. } = self.rings[queue];
@@ -382,7 +382,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         self.rings[queue].len
     }
 
-    /// Whether a queue holds no page.
+    /// Return `true` if a queue holds no page.
     #[inline]
     pub fn is_empty(&self, queue: usize) -> bool {
         self.len(queue) == 0
@@ -513,7 +513,7 @@ fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
 }
 
 impl Ring {
-    /// Whether no entry is free.
+    /// Return `true` if no entry is free.
     #[inline]
     const fn is_full(&self) -> bool {
         self.used == self.end - self.begin

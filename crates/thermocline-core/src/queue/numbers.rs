@@ -37,7 +37,7 @@ struct Slots {
     pages: Vec<u32>,
     count: u32,
     hand: u32,
-    /// Whether few numbers are taken where few pages are tracked.
+    /// `true` if few numbers are taken where few pages are tracked.
     is_growing: bool,
 }
 
@@ -63,7 +63,7 @@ impl Numbers {
         })
     }
 
-    /// How many numbers there are: each is less than this.
+    /// Return the number of numbers: each is less than this.
     pub fn count(&self) -> u32 {
         match &self.0 {
             Kind::Ids(pages) => *pages,

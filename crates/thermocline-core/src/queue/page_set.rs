@@ -36,7 +36,7 @@ impl PageSet {
         }
     }
 
-    /// Whether a page is in the set.
+    /// Return `true` if a page is in the set.
     #[inline]
     pub fn contains(&self, page: PageId) -> bool {
         match self.words.get(page.index() / 64) {

@@ -55,7 +55,7 @@ impl Positions {
         }
     }
 
-    /// Whether a position is in the set.
+    /// Return `true` if a position is in the set.
     #[inline]
     pub fn contains(&self, position: usize) -> bool {
         self.levels[0][position / 64] >> (position % 64) & 1 != 0

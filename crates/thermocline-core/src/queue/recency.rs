@@ -40,7 +40,7 @@ const ENTRIES_LIMIT: usize = u32::MAX as usize;
 const PREFETCH_ENTRIES: usize = 12;
 /// How far ahead of a search other tables are asked for what they have of the pages to come.
 const LOOK_AHEAD_ENTRIES: usize = 24;
-/// How many entries each search asks for, so that there is no loop whose end cannot be predicted.
+/// Number of entries each search asks for, so that there is no loop whose end cannot be predicted.
 const LOOK_AHEAD_STEP: usize = 4;
 /// Entries that a search looks at together.
 const WORD: usize = 8;
@@ -221,7 +221,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.boundary = self.head;
     }
 
-    /// Whether a position is behind the boundary, that is, on its old side.
+    /// Return `true` if a position is behind the boundary, that is, on its old side.
     #[inline]
     pub fn is_behind_boundary(&self, position: Position) -> bool {
         (position.0 as usize) < self.boundary
@@ -233,7 +233,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.len
     }
 
-    /// Whether the queue holds no page.
+    /// Return `true` if the queue holds no page.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

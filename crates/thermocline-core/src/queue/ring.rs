@@ -60,7 +60,7 @@ impl<T: Default> Ring<T> {
         self.held
     }
 
-    /// Whether no slot holds a page.
+    /// Return `true` if no slot holds a page.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.held == 0
@@ -105,7 +105,7 @@ impl<T: Default> Ring<T> {
         (page != HOLE).then_some((PageId(page), value))
     }
 
-    /// Whether the slot at the front holds a page whose value is such.
+    /// Return `true` if the slot at the front holds a page whose value is such.
     pub fn is_front(&self, is_such: impl FnOnce(&T) -> bool) -> bool {
         self.slots.front().is_some_and(|slot| slot.page != HOLE && is_such(&slot.value))
     }

@@ -103,13 +103,13 @@ impl Slots {
         self.len
     }
 
-    /// Whether no slot is taken.
+    /// Return `true` if no slot is taken.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many slots there are: each is less than this.
+    /// Return the number of slots: each is less than this.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]
     pub fn count(&self) -> u32 {

@@ -89,7 +89,7 @@ impl TwoTier {
         }
     }
 
-    /// Whether flash takes a page now.
+    /// Return `true` if flash takes a page now.
     fn is_admitted(&mut self, page: u32) -> bool {
         let Some(offered) = &mut self.offered else { return true };
         if let Some(place) = offered.iter().position(|&known| known == page) {

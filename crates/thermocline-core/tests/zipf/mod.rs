@@ -2,7 +2,7 @@
 
 use thermocline_core::Access;
 
-/// How many pages there are.
+/// Number of pages.
 pub(crate) const PAGES: u32 = 4_000;
 
 struct SplitMix64(u64);

@@ -22,7 +22,7 @@ pub(crate) struct Segments {
     held: Vec<Segment>,
     /// How many there may be.
     most: usize,
-    /// How many sectors each may hold.
+    /// Number of sectors each may hold.
     each_sectors: u64,
     uses: u64,
 }
@@ -122,7 +122,7 @@ impl WriteBuffer {
         Self { extents: BTreeMap::new(), in_flight: None, held_sectors: 0, most_sectors }
     }
 
-    /// Whether the buffer could ever take as much.
+    /// Return `true` if the buffer could ever take as much.
     pub(crate) const fn suits(&self, written: Extent) -> bool {
         written.sectors() <= self.most_sectors
     }
@@ -147,7 +147,7 @@ impl WriteBuffer {
         true
     }
 
-    /// Whether the buffer has all of `wanted`.
+    /// Return `true` if the buffer has all of `wanted`.
     pub(crate) fn holds(&self, wanted: Extent) -> bool {
         let last = self.extents.range(..=wanted.start).next_back();
         last.is_some_and(|(_, &end)| end >= wanted.end)
@@ -192,7 +192,7 @@ impl WriteBuffer {
         self.held_sectors -= cleaned.sectors();
     }
 
-    /// Whether nothing waits to be cleaned.
+    /// Return `true` if nothing waits to be cleaned.
     pub(crate) fn is_clean(&self) -> bool {
         self.extents.is_empty()
     }

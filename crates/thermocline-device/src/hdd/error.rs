@@ -52,7 +52,7 @@ pub enum HddError {
     BeyondDisk {
         /// The first page.
         page: u64,
-        /// How many pages.
+        /// Number of pages.
         pages: u32,
         /// The pages of the disk, numbered from 0.
         capacity_pages: u64,

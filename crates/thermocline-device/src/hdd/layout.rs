@@ -139,7 +139,7 @@ impl Layout {
         low
     }
 
-    /// How many sectors can be addressed.
+    /// Return the number of sectors that can be addressed.
     pub(crate) const fn sectors(&self) -> u64 {
         self.sectors
     }

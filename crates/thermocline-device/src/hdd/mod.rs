@@ -209,7 +209,7 @@ impl Hdd {
         self.recorder.metrics()
     }
 
-    /// How many pages the disk has; they are numbered from 0.
+    /// Return the number of pages the disk has; they are numbered from 0.
     pub const fn capacity_pages(&self) -> u64 {
         self.capacity_pages
     }

@@ -87,7 +87,7 @@ pub struct SsdConfig {
     /// The same for a write.
     #[serde(default)]
     pub write_overhead_us: f64,
-    /// Whether reads overtake what waits for the same die.
+    /// `true` if reads overtake what waits for the same die.
     #[serde(default)]
     pub scheduling: Scheduling,
     /// When a write is done.
@@ -165,7 +165,7 @@ pub struct SsdConfig {
     pub datasheet: Option<Datasheet>,
 }
 
-/// Whether reads overtake.
+/// `true` if reads overtake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
@@ -509,8 +509,8 @@ impl SsdConfig {
         within("initial_bad_blocks", self.initial_bad_blocks, 0.0, 0.5)
     }
 
-    /// Whether the buffer goes with the way in which writes complete, and physical pages of several
-    /// pages with the layer that fills them.
+    /// Return `true` if the buffer goes with the way in which writes complete, and physical pages of
+    /// several pages with the layer that fills them.
     fn check_buffer(&self) -> Result<(), SsdError> {
         let gathered = self.planes() * self.host_streams() * 2 * self.pages_per_program;
         let least = u64::from(gathered.max(self.mapping_unit_pages)) * self.page_size_bytes();
@@ -532,7 +532,7 @@ impl SsdConfig {
         Ok(())
     }
 
-    /// Whether every plane has room for its share of the data and its reserve.
+    /// Return `true` if every plane has room for its share of the data and its reserve.
     fn check_spare(&self) -> Result<(), SsdError> {
         let units = u64::from(self.units_per_plane());
         let pages = u64::from(self.pages_per_unit());

@@ -39,7 +39,7 @@ pub enum SsdError {
     BeyondDrive {
         /// The first page.
         page: u64,
-        /// How many pages.
+        /// Number of pages.
         pages: u32,
         /// The last page of the drive.
         last_page: u64,

@@ -99,7 +99,7 @@ pub struct Ssd {
     link: Option<Link>,
     read_overhead_ns: u64,
     write_overhead_ns: u64,
-    /// Whether requests wait for firmware or link at all.
+    /// `true` if requests wait for firmware or link at all.
     has_delays: bool,
     /// Pages that the write buffer holds and may hold; 0 without one.
     buffered_pages: u32,

@@ -35,7 +35,7 @@ pub struct Placement {
     pub reclaim_unit_blocks: u32,
 }
 
-/// Whether garbage collection may mix data of several handles.
+/// `true` if garbage collection may mix data of several handles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
@@ -53,12 +53,12 @@ impl Placement {
         Self { handles, isolation: Isolation::Initial, reclaim_unit_blocks: 1 }
     }
 
-    /// Whether data of several handles are never mixed.
+    /// Return `true` if data of several handles are never mixed.
     pub(crate) fn is_persistent(self) -> bool {
         self.isolation == Isolation::Persistent
     }
 
-    /// Whether the numbers are in range, and nothing else that is on mixes what is kept apart.
+    /// Return `true` if the numbers are in range, and nothing else that is on mixes what is kept apart.
     pub(crate) fn check(self, is_alone: bool, is_mixed: bool) -> Result<(), SsdError> {
         within("handles", self.handles, 1, HANDLES_MOST)?;
         within("reclaim_unit_blocks", self.reclaim_unit_blocks, 1, UNIT_BLOCKS_MOST)?;

@@ -18,7 +18,7 @@ use super::error::SsdError;
 pub struct Precondition {
     /// The share of its pages that is written in order, from the first one, 0 to 1.
     pub fill: f64,
-    /// How many pages are then written at random among these, as a multiple of the drive's pages, 0
+    /// Number of pages that are then written at random among these, as a multiple of the drive's pages, 0
     /// to 1000.
     #[serde(default)]
     pub overwrite: f64,

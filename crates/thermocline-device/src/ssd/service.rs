@@ -267,7 +267,7 @@ impl Service {
         self.push(plane, operation, self.reads_overtake);
     }
 
-    /// Whether the buffer has a flash page whose program is queued or on its way.
+    /// Return `true` if the buffer has a flash page whose program is queued or on its way.
     pub(crate) fn is_buffered(&self, plane: u32, page: u32) -> bool {
         self.buffered.get(plane as usize).is_some_and(|buffered| {
             let first = page >> self.program_shift << self.program_shift;

@@ -184,9 +184,9 @@ struct Naive {
     erases: Vec<u32>,
     /// Since when each block has as many valid pages as it has, or can be collected.
     since: Vec<u64>,
-    /// How many pages were programmed when each block was full.
+    /// Number of pages that were programmed when each block was full.
     closed: Vec<u64>,
-    /// How many erases there were when each block became free.
+    /// Number of erases when each block became free.
     freed: Vec<u32>,
     /// Of the host, one per handle; and of copies, one, or one per handle.
     open: Vec<Option<usize>>,

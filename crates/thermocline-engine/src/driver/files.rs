@@ -167,7 +167,7 @@ impl DeviceFile {
         }
     }
 
-    /// Whether a path leads to this file or block device.
+    /// Return `true` if a path leads to this file or block device.
     ///
     /// # Errors
     /// What the system says; nothing if there is no such path.
@@ -197,7 +197,7 @@ impl DeviceFile {
         self.file.sync_all()
     }
 
-    /// Whether it is accessed past the page cache.
+    /// Return `true` if it is accessed past the page cache.
     pub fn is_direct(&self) -> bool {
         self.is_direct
     }

@@ -23,9 +23,9 @@ pub type Completion = (Operation, Result<(), DeviceError>);
 pub struct Allocation {
     /// Its length, in bytes; not zero.
     pub length_bytes: u64,
-    /// Whether the backing store holds nothing there.
+    /// `true` if the backing store holds nothing there.
     pub is_hole: bool,
-    /// Whether it reads as zeroes.
+    /// `true` if it reads as zeroes.
     pub is_zero: bool,
 }
 

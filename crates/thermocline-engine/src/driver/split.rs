@@ -22,7 +22,7 @@ pub struct SplitDriver<F, B> {
     in_flight: usize,
     /// Readable when one of the drivers' descriptors is.
     wake: OwnedFd,
-    /// Whether both drivers have descriptors, so that waiting for `wake` is waiting for both.
+    /// `true` if both drivers have descriptors, so that waiting for `wake` is waiting for both.
     can_sleep: bool,
 }
 

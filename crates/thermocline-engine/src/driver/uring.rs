@@ -60,7 +60,7 @@ struct Flying {
     vectors: Vec<Vector>,
     /// Where in the file it begins.
     start_bytes: u64,
-    /// How many bytes are done.
+    /// Number of bytes that are done.
     done_bytes: u64,
 }
 

@@ -96,7 +96,7 @@ impl Layout {
         self.slot_offset_bytes() + u64::from(self.slots) * u64::from(self.page_bytes)
     }
 
-    /// Whether the numbers go together.
+    /// Return `true` if the numbers go together.
     pub(crate) fn is_plausible(&self) -> bool {
         let Self { journal_blocks, table_blocks, slots, page_bytes } = *self;
         page_bytes > 0

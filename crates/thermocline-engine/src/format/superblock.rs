@@ -37,11 +37,11 @@ pub struct Superblock {
     pub first_sequence: u64,
     /// Bytes written to the flash before this epoch.
     pub written_bytes: u64,
-    /// Whether the journal of this epoch has one copy of each block: the flash is of format 1.
+    /// `true` if the journal of this epoch has one copy of each block: the flash is of format 1.
     pub has_single_journal: bool,
     /// How this epoch ended; none if an engine runs, or crashed.
     pub end: Option<End>,
-    /// Whether its pages were given up without the backing store: the note need not know.
+    /// `true` if its pages were given up without the backing store: the note need not know.
     pub is_given_up: bool,
     /// Which of the shards has this region.
     pub share: Share,
@@ -152,7 +152,7 @@ impl Superblock {
         is_of_format.then_some(superblock).ok_or(Unreadable::Torn)
     }
 
-    /// Whether the backing store has such a page.
+    /// Return `true` if the backing store has such a page.
     pub(crate) fn is_page(&self, page: u64) -> bool {
         page < self.backing_pages()
     }
@@ -162,12 +162,12 @@ impl Superblock {
         self.backing_bytes / u64::from(self.layout.page_bytes).max(1)
     }
 
-    /// Whether page numbers need more than 32 bits.
+    /// Return `true` if page numbers need more than 32 bits.
     fn is_wide(&self) -> bool {
         self.backing_pages() > u64::from(u32::MAX)
     }
 
-    /// Whether the numbers go together; a block with a right checksum that is not is no accident.
+    /// Return `true` if the numbers go together; a block with a right checksum that is not is no accident.
     fn is_plausible(&self) -> bool {
         let page_bytes = self.layout.page_bytes;
         self.layout.is_plausible()

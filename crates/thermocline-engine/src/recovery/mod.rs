@@ -46,7 +46,7 @@ pub struct Flash {
     pub(crate) generations: Vec<u64>,
     /// Metadata blocks of which one copy was damaged or could not be read; the other has all.
     pub(crate) damaged_blocks: u64,
-    /// Whether every block of the journal could be read, and those that count have both copies.
+    /// `true` if every block of the journal could be read, and those that count have both copies.
     is_settled: bool,
     /// Table blocks whose two copies are not the same, and which copy must be written first: the one
     /// that is damaged, or older.
@@ -192,15 +192,15 @@ impl Flash {
         Ok(flash)
     }
 
-    /// Whether the next [`read`](Self::read) finds the same if nothing is written before it, even if a
-    /// block cannot be read then: every block of the journal could be read, and those that count have
-    /// both copies. Otherwise another attempt may find newer or older pages, so nobody may read a page
-    /// before [`take_over`](Self::take_over) has ended the journal.
+    /// Return `true` if the next [`read`](Self::read) finds the same if nothing is written before it,
+    /// even if a block cannot be read then: every block of the journal could be read, and those that
+    /// count have both copies. Otherwise another attempt may find newer or older pages, so nobody may
+    /// read a page before [`take_over`](Self::take_over) has ended the journal.
     pub const fn is_settled(&self) -> bool {
         self.is_settled
     }
 
-    /// Whether it was made for these shards.
+    /// Return `true` if it was made for these shards.
     ///
     /// # Errors
     /// [`FlashError::OtherShards`] if not.
@@ -333,8 +333,8 @@ pub(crate) fn read_superblock(
     })
 }
 
-/// Whether a device without a superblock was never used, as far as its head and its tail tell: file
-/// systems and volume managers leave the first bytes alone, and some keep their labels at the end.
+/// Return `true` if a device without a superblock was never used, as far as its head and its tail tell:
+/// file systems and volume managers leave the first bytes alone, and some keep their labels at the end.
 fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
     let size_bytes = storage.size_bytes()?;
     let whole_blocks = size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;

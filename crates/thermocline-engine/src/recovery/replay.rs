@@ -164,7 +164,7 @@ impl Flash {
         }
     }
 
-    /// Whether slots have the bytes that records say, one answer per record.
+    /// Return `true` if slots have the bytes that records say, one answer per record.
     fn verify_slots(&self, storage: &mut dyn Storage, records: &[&Record]) -> Vec<bool> {
         let page_bytes = self.superblock.layout.page_bytes as usize;
         let most = (VERIFIED_BYTES / page_bytes).max(1);
@@ -201,7 +201,7 @@ pub(super) struct Journal {
     version: u64,
     written_bytes: u64,
     damaged_blocks: u64,
-    /// Whether all its blocks could be read, and those that count have both copies.
+    /// `true` if all its blocks could be read, and those that count have both copies.
     is_settled: bool,
 }
 

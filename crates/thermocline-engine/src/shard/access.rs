@@ -92,7 +92,7 @@ impl Shard {
         true
     }
 
-    /// Whether each write is answered when the disk has it.
+    /// Return `true` if each write is answered when the disk has it.
     fn writes_to_disk(&self) -> bool {
         matches!(self.options.write_mode, WriteMode::Through | WriteMode::Around)
     }
@@ -129,7 +129,8 @@ impl Shard {
         self.settle_pages(&touched);
     }
 
-    /// Whether the policy is not asked about an access. Pages that become blank are nothing to cache.
+    /// Return `true` if the policy is not asked about an access. Pages that become blank are nothing to
+    /// cache.
     fn bypasses(&self, piece: &Piece<'_>, building: &Building) -> bool {
         let op = piece.content.op();
         let is_around = self.options.write_mode == WriteMode::Around && op == Op::Write;

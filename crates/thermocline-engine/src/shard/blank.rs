@@ -54,7 +54,7 @@ pub(super) struct Blanks {
     owed: usize,
     /// The number of the sync that covers the last range that was written or refused; 0 if there was none.
     pub(super) last_sync: u64,
-    /// Whether other writes to the disk come first now.
+    /// `true` if other writes to the disk come first now.
     is_others_turn: bool,
 }
 
@@ -74,10 +74,10 @@ pub(super) struct Blank {
     /// flushes after that wait for the range, whatever replaced that version since. A discard promises
     /// nothing.
     pub(super) owed: Option<u64>,
-    /// Whether the disk may show what it does not have durably, because a sync failed: only zeroes make
+    /// `true` if the disk may show what it does not have durably, because a sync failed: only zeroes make
     /// that right.
     pub(super) is_doubtful: bool,
-    /// Whether it failed before, together with its neighbours.
+    /// `true` if it failed before, together with its neighbours.
     pub(super) is_retry: bool,
     /// Its pages that have entries.
     pub(super) seen: BTreeSet<u64>,
@@ -99,7 +99,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct BlankRun {
     pub(super) starts: SmallVec<[u64; 1]>,
-    /// Whether a sync failed since the operation was started, and may have dropped it.
+    /// `true` if a sync failed since the operation was started, and may have dropped it.
     pub(super) is_doubtful: bool,
 }
 
@@ -113,7 +113,7 @@ pub(super) struct BlankParts {
 }
 
 impl Blank {
-    /// Whether its pages may have entries while it is there.
+    /// Return `true` if its pages may have entries while it is there.
     fn is_busy(&self) -> bool {
         matches!(self.state, State::Wanted | State::InFlight)
     }
@@ -172,7 +172,7 @@ impl Blanks {
         (page < blank.end && !blank.seen.contains(&page)).then_some(start)
     }
 
-    /// Whether a page without an entry is newer than what the disk has durably.
+    /// Return `true` if a page without an entry is newer than what the disk has durably.
     pub(super) fn contains(&self, page: u64) -> bool {
         self.find(page).is_some()
     }
@@ -210,12 +210,12 @@ impl Blanks {
         parts
     }
 
-    /// Whether operations of ranges wait to be started.
+    /// Return `true` if operations of ranges wait to be started.
     pub(super) fn has_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Whether the disk lacks ranges that it will be asked for again later.
+    /// Return `true` if the disk lacks ranges that it will be asked for again later.
     pub(super) fn has_resting(&self) -> bool {
         !self.resting.is_empty()
     }
@@ -237,7 +237,8 @@ impl Blanks {
         usize::try_from(pages).unwrap_or(usize::MAX)
     }
 
-    /// Whether some of the pages must still be zeroed for whoever waits for versions up to this one.
+    /// Return `true` if some of the pages must still be zeroed for whoever waits for versions up to this
+    /// one.
     pub(super) fn owes(&self, version: u64, pages: Option<&Range<u64>>) -> bool {
         let delays = |blank: &Blank| blank.delays_flushes() && blank.owed <= Some(version);
         self.owed > 0
@@ -350,7 +351,7 @@ impl Shard {
         all.into_iter().chain(candidates.filter(|&page| self.place(page).is_some()))
     }
 
-    /// Whether a request has to wait for ranges. With failing devices it fails in place of that.
+    /// Return `true` if a request has to wait for ranges. With failing devices it fails in place of that.
     pub(super) fn blank_obstacle(
         &self,
         pages: &Range<u64>,

@@ -83,7 +83,7 @@ impl Shard {
         }
     }
 
-    /// Whether background work may take a frame.
+    /// Return `true` if background work may take a frame.
     pub(super) fn has_spare_frame(&self) -> bool {
         self.pool.free_frames() > self.requests.claimed_frames()
     }
@@ -239,7 +239,7 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// Whether the slot's version is the newest; RAM will write newer ones soon enough.
+    /// Return `true` if the slot's version is the newest; RAM will write newer ones soon enough.
     fn is_worth_cleaning(&self, page: u64, version: u64) -> bool {
         self.entry(page).is_none_or(|id| {
             let entry = &self.entries[id];
@@ -247,8 +247,8 @@ impl Shard {
         })
     }
 
-    /// Whether the write budget allows one more page on flash. A dirty page, which would have to go
-    /// to disk at once, may always be written.
+    /// Return `true` if the write budget allows one more page on flash. A dirty page, which would have
+    /// to go to disk at once, may always be written.
     pub(super) fn may_write_flash(&mut self, is_clean: bool) -> bool {
         let (now, written_bytes) = (self.now, self.counters.flash.all_written_bytes());
         let Some(budget) = &mut self.flash_budget else { return true };

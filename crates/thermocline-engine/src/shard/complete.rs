@@ -89,7 +89,7 @@ impl Shard {
         }
     }
 
-    /// Whether a fetch brought the bytes that its slot should have.
+    /// Return `true` if a fetch brought the bytes that its slot should have.
     pub(super) fn is_intact(&self, key: usize) -> bool {
         let Fetch { page, frame, slot, version, .. } = self.fetches[key];
         slot.is_none_or(|slot| {
@@ -312,7 +312,7 @@ impl Shard {
         self.settle(id);
     }
 
-    /// Whether a page that was being discarded came to be cached meanwhile, as zeroes.
+    /// Return `true` if a page that was being discarded came to be cached meanwhile, as zeroes.
     fn was_seen(&self, id: EntryId, capture: Capture) -> bool {
         let entry = &self.entries[id];
         entry.newest == capture.version

@@ -49,17 +49,17 @@ impl DiskSyncs {
         &self.syncing
     }
 
-    /// Whether versions wait for a sync, or one is under way.
+    /// Return `true` if versions wait for a sync, or one is under way.
     pub(super) fn is_busy(&self) -> bool {
         !self.unsynced.is_empty() || self.is_syncing
     }
 
-    /// Whether a sync is under way.
+    /// Return `true` if a sync is under way.
     pub(super) const fn is_syncing(&self) -> bool {
         self.is_syncing
     }
 
-    /// Whether nothing is under way or wanted.
+    /// Return `true` if nothing is under way or wanted.
     pub(super) const fn is_idle(&self) -> bool {
         !self.is_syncing && !self.is_wanted
     }
@@ -69,12 +69,12 @@ impl DiskSyncs {
         self.started + 1
     }
 
-    /// Whether the sync with this number was started.
+    /// Return `true` if the sync with this number was started.
     pub(super) const fn has_started(&self, sync: u64) -> bool {
         sync <= self.started
     }
 
-    /// How many syncs are over.
+    /// Return the number of syncs that are over.
     pub(super) const fn done(&self) -> u64 {
         self.done
     }
@@ -91,7 +91,7 @@ impl DiskSyncs {
         is_new
     }
 
-    /// Whether a sync has failed just now: only flushes try it again at once.
+    /// Return `true` if a sync has failed just now: only flushes try it again at once.
     pub(super) fn is_resting(&self, now: Nanos) -> bool {
         self.retry_at.is_some_and(|at| now < at)
     }

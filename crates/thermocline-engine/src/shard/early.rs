@@ -32,7 +32,7 @@ impl Shard {
         Ok(shard)
     }
 
-    /// Whether the shard writes nothing because the epoch of its flash has not begun.
+    /// Return `true` if the shard writes nothing because the epoch of its flash has not begun.
     pub const fn awaits_epoch(&self) -> bool {
         self.awaits_epoch
     }

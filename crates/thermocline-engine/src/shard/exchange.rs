@@ -25,7 +25,7 @@ use crate::slots::{SlotId, SlotState, Slots};
 /// How often the flash is searched for dirty pages that are not on their way to disk.
 const LOOK_INTERVAL: Nanos = Nanos(50_000_000);
 
-/// Whether pages are on flash, or go there.
+/// `true` if pages are on flash, or go there.
 #[derive(Debug)]
 pub(super) enum FlashUse {
     /// The flash works.
@@ -103,7 +103,8 @@ impl Shard {
         self.set_policy(policy)
     }
 
-    /// Whether the disk durably has everything that the flash has, and nothing is on its way there.
+    /// Return `true` if the disk durably has everything that the flash has, and nothing is on its way
+    /// there.
     pub fn has_left_flash(&self) -> bool {
         let [_, dirty] = self.slots.live_and_dirty();
         let lost = self.lost.iter().filter(|&&page| {
@@ -123,7 +124,8 @@ impl Shard {
         self.end_flash();
     }
 
-    /// Whether no operation needs the old flash any more, and the disk durably has all that it should.
+    /// Return `true` if no operation needs the old flash any more, and the disk durably has all that it
+    /// should.
     pub fn is_flash_released(&self) -> bool {
         matches!(self.flash, FlashUse::Released(None))
             && !self.awaits_epoch
@@ -137,7 +139,7 @@ impl Shard {
             })
     }
 
-    /// Whether a flash of that many pages, with this policy, would be taken.
+    /// Return `true` if a flash of that many pages, with this policy, would be taken.
     ///
     /// # Errors
     /// Options that cannot work, or not with this flash.
@@ -269,7 +271,7 @@ impl Shard {
         Some(Nanos(leaving.looked_at.0 + LOOK_INTERVAL.0))
     }
 
-    /// Whether pages may be written to slots.
+    /// Return `true` if pages may be written to slots.
     pub(super) const fn may_use_slots(&self) -> bool {
         matches!(self.flash, FlashUse::Works)
     }

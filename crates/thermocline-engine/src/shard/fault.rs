@@ -12,7 +12,7 @@ use crate::slots::SlotState;
 pub(super) const POLICY_WITHOUT_FLASH: &str = "lru";
 
 impl Shard {
-    /// Whether there is a flash that works, and that the engine is not about to leave.
+    /// Return `true` if there is a flash that works, and that the engine is not about to leave.
     pub fn has_flash(&self) -> bool {
         self.may_use_slots()
     }
@@ -42,7 +42,7 @@ impl Shard {
         self.options.write_mode = mode;
     }
 
-    /// Whether another policy can be built for the sizes that there are.
+    /// Return `true` if another policy can be built for the sizes that there are.
     ///
     /// # Errors
     /// Why it cannot.

@@ -12,9 +12,9 @@ use crate::options::Cleaning;
 pub struct PageStatus {
     /// The fastest tier that has them; of a lost page, one that had.
     pub tier: Tier,
-    /// Whether the disk may not have them durably.
+    /// `true` if the disk may not have them durably.
     pub is_dirty: bool,
-    /// Whether they are gone: reads fail until the page is written as a whole.
+    /// `true` if they are gone: reads fail until the page is written as a whole.
     pub is_lost: bool,
 }
 

@@ -37,7 +37,7 @@ impl Shard {
         pages.clone().filter(|&page| self.entry(page).is_some()).collect()
     }
 
-    /// Whether the disk was written since it was last synced, but for a sync that is under way.
+    /// Return `true` if the disk was written since it was last synced, but for a sync that is under way.
     pub(super) fn needs_sync(&self) -> bool {
         !self.disk_syncs.unsynced().is_empty()
             || !self.disk_syncs.has_started(self.blanks.last_sync())
@@ -101,13 +101,13 @@ impl Shard {
         }
     }
 
-    /// Whether more pages are newer in RAM than should be.
+    /// Return `true` if more pages are newer in RAM than should be.
     pub(super) fn is_too_volatile(&self) -> bool {
         self.entries.undurable_pages() > self.options.undurable_pages_max as usize
     }
 
-    /// Whether so many pages are newer in RAM that writes have to wait for those on their way; if none
-    /// is, waiting would not help.
+    /// Return `true` if so many pages are newer in RAM that writes have to wait for those on their way;
+    /// if none is, waiting would not help.
     pub(super) fn is_overfull(&self) -> bool {
         let most = self.options.undurable_pages_max as usize;
         self.entries.undurable_pages() > most + most / EXCESS_PART && !self.is_at_rest()
@@ -159,7 +159,7 @@ impl Shard {
         self.advance_checkpoint();
     }
 
-    /// Whether somebody waits for what is being written to disk.
+    /// Return `true` if somebody waits for what is being written to disk.
     pub(super) fn awaits_disk(&self) -> bool {
         self.waiters.is_anyone_waiting() || self.is_draining
     }
@@ -176,8 +176,8 @@ impl Shard {
         is_syncing.then_some(next - 1)
     }
 
-    /// Whether nothing but a sync of the disk makes some of these versions durable: the others are in
-    /// slots as well, which stay in force until then, if the flash works.
+    /// Return `true` if nothing but a sync of the disk makes some of these versions durable: the others
+    /// are in slots as well, which stay in force until then, if the flash works.
     fn is_only_on_disk(&self, versions: &[(u64, u64)]) -> bool {
         versions.iter().any(|&(page, version)| {
             let slot = self.entry(page).and_then(|id| self.entries[id].slot);
@@ -185,7 +185,7 @@ impl Shard {
         })
     }
 
-    /// Whether every version that the waiter waits for is in a slot or on disk.
+    /// Return `true` if every version that the waiter waits for is in a slot or on disk.
     fn is_written(&self, waiter: &Waiter) -> bool {
         let is_newer = |id: EntryId| {
             let undurable = self.entries[id].undurable;
@@ -273,7 +273,7 @@ impl Shard {
         }
     }
 
-    /// Whether a sync of the disk has failed just now: only flushes try it again at once.
+    /// Return `true` if a sync of the disk has failed just now: only flushes try it again at once.
     pub(super) fn is_sync_resting(&self) -> bool {
         self.disk_syncs.is_resting(self.now)
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Shard;
 use crate::request::{RequestError, RequestKind};
 
-/// Whether a shard refuses writes and flushes; shared with whoever knows why it should.
+/// `true` if a shard refuses writes and flushes; shared with whoever knows why it should.
 #[derive(Clone, Debug, Default)]
 pub struct WriteHold(Arc<AtomicBool>);
 
@@ -21,7 +21,7 @@ impl WriteHold {
         self.0.store(false, Ordering::Release);
     }
 
-    /// Whether they are refused.
+    /// Return `true` if they are refused.
     pub fn is_held(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -30,7 +30,7 @@ const PENDING_RECORDS_MAX: usize = 4 * RECORDS_PER_BLOCK;
 struct Appended {
     record: Record,
     superseded: Option<SlotId>,
-    /// Whether the next record stands in the same block: a crash leaves both, or none.
+    /// `true` if the next record stands in the same block: a crash leaves both, or none.
     is_joined: bool,
 }
 
@@ -220,28 +220,29 @@ impl Journal {
         self.durable
     }
 
-    /// Whether nothing is under way or wanted.
+    /// Return `true` if nothing is under way or wanted.
     pub(super) fn is_idle(&self) -> bool {
         !self.has_blocks() && !self.is_commit_wanted && !self.checkpoints.is_under_way()
     }
 
-    /// Whether blocks are on their way.
+    /// Return `true` if blocks are on their way.
     fn has_blocks(&self) -> bool {
         self.writing_copies > 0 || self.has_written() || self.syncing.is_some()
     }
 
-    /// Whether blocks are written that no sync covers yet.
+    /// Return `true` if blocks are written that no sync covers yet.
     pub(super) const fn has_written(&self) -> bool {
         self.written.tail.is_some()
     }
 
-    /// Whether a block is written, and the page of a record in it is not.
+    /// Return `true` if a block is written, and the page of a record in it is not.
     fn awaits_page(&self) -> bool {
         let covered = self.records_in_blocks();
         self.early.first().is_some_and(|&record| record <= covered)
     }
 
-    /// Whether a block that is written has a record that was taken back, and no such block says so yet.
+    /// Return `true` if a block that is written has a record that was taken back, and no such block says
+    /// so yet.
     fn awaits_records(&self) -> bool {
         let covered = self.records_in_blocks();
         self.taken_back.iter().any(|(&record, &last)| record <= covered && covered < last)
@@ -265,7 +266,7 @@ impl Journal {
         if self.has_new_tail() { free } else { free.saturating_sub(1) }
     }
 
-    /// Whether the tail is one that no block says yet.
+    /// Return `true` if the tail is one that no block says yet.
     fn has_new_tail(&self) -> bool {
         let batches = [Some(&self.writing), Some(&self.written), self.syncing.as_ref()];
         let told = batches.into_iter().flatten().filter_map(|batch| batch.tail).max();
@@ -355,7 +356,7 @@ impl Journal {
         self.pending.push_back(Appended { record, superseded, is_joined: false });
     }
 
-    /// Whether so many records wait that they are to be committed for the sake of memory.
+    /// Return `true` if so many records wait that they are to be committed for the sake of memory.
     pub(super) fn has_many_pending(&self) -> bool {
         self.pending.len() >= PENDING_RECORDS_MAX
     }
@@ -503,7 +504,7 @@ impl Journal {
             self.has_many_pending() || (self.has_new_tail() && self.writable_blocks() <= half / 2);
     }
 
-    /// Whether a checkpoint waits for a sync.
+    /// Return `true` if a checkpoint waits for a sync.
     pub(super) fn awaits_sync(&self) -> bool {
         self.checkpoints.needs_sync()
     }

@@ -68,7 +68,7 @@ impl Metadata {
         Self { frames, operations: VecDeque::new() }
     }
 
-    /// How many blocks can be made now.
+    /// Return the number of blocks that can be made now.
     pub(super) const fn free_frames(&self) -> usize {
         self.frames.len()
     }
@@ -97,7 +97,7 @@ impl Metadata {
         self.operations.push_back(OwnOperation::Sync(device));
     }
 
-    /// Whether nothing waits.
+    /// Return `true` if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }

@@ -116,9 +116,9 @@ pub struct Shard {
     flash: FlashUse,
     /// Set until the epoch of the flash has begun: nothing is written before.
     awaits_epoch: bool,
-    /// Whether everything is to be on disk.
+    /// `true` if everything is to be on disk.
     is_draining: bool,
-    /// Whether something happened that background work may depend on.
+    /// `true` if something happened that background work may depend on.
     is_stirred: bool,
 }
 
@@ -131,12 +131,12 @@ struct Fetch {
     /// The slot that is read; the disk if there is none.
     slot: Option<SlotId>,
     version: u64,
-    /// Whether the entry still waits for it; if not, the page was replaced as a whole since.
+    /// `true` if the entry still waits for it; if not, the page was replaced as a whole since.
     is_current: bool,
     is_write_back: bool,
-    /// Whether a failed sync may have dropped what is being read: the bytes are not used.
+    /// `true` if a failed sync may have dropped what is being read: the bytes are not used.
     is_doubtful: bool,
-    /// Whether the slot gave wrong bytes before, and is read again.
+    /// `true` if the slot gave wrong bytes before, and is read again.
     was_wrong: bool,
     waiters: SmallVec<[Waiter; 2]>,
 }
@@ -198,7 +198,7 @@ impl Shard {
         Ok(shard)
     }
 
-    /// Whether options can work, and with that flash; nothing is changed or begun.
+    /// Return `true` if options can work, and with that flash; nothing is changed or begun.
     ///
     /// # Errors
     /// Options that cannot work, or not with this flash.
@@ -341,7 +341,7 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// Whether no operation is in flight, waiting, or wanted, and no request unanswered.
+    /// Return `true` if no operation is in flight, waiting, or wanted, and no request unanswered.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
             && self.outbox.is_empty()
@@ -501,7 +501,7 @@ impl Shard {
         }
     }
 
-    /// Whether no operation is in flight, nor about to be.
+    /// Return `true` if no operation is in flight, nor about to be.
     fn is_at_rest(&self) -> bool {
         self.in_flight.is_empty()
             && self.outbox.is_empty()

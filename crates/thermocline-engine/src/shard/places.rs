@@ -134,7 +134,7 @@ impl Places {
         }
     }
 
-    /// Whether ids are page numbers.
+    /// Return `true` if ids are page numbers.
     pub(super) const fn are_ids_numbers(&self) -> bool {
         !self.named.space().has_collisions()
     }

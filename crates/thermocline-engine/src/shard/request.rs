@@ -292,7 +292,8 @@ impl Shard {
         self.requests.push_reply(reply);
     }
 
-    /// How many bytes, this request's included, continue one another, of those that the shard serves.
+    /// Return the length of the run of bytes that ends with this request, of those that the
+    /// shard serves.
     fn note_stream(&mut self, request: &Request) -> u64 {
         let (_, position) = self.options.share.map.place(request.offset_bytes);
         self.streams.note(position, request.length_bytes)

@@ -56,7 +56,7 @@ impl FlashFaults {
         Self { failed: former.failed, failed_before: former.failed, ..Self::default() }
     }
 
-    /// Whether nothing waits for another try.
+    /// Return `true` if nothing waits for another try.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -66,7 +66,7 @@ impl FlashFaults {
         self.waiting.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// Whether the last write of a slot failed for good.
+    /// Return `true` if the last write of a slot failed for good.
     pub(super) const fn doubts_slot_writes(&self) -> bool {
         self.suspects[Kind::SlotWrite as usize]
     }
@@ -103,7 +103,7 @@ impl Shard {
         self.flash_faults.failed
     }
 
-    /// Whether a transfer of one page that is done is tried again.
+    /// Return `true` if a transfer of one page that is done is tried again.
     pub(super) fn tries_again(
         &mut self,
         mut transfer: Transfer,
@@ -154,7 +154,7 @@ impl Shard {
         self.flash_faults.next_wait(Kind::SlotWrite, transfer.failures)
     }
 
-    /// Whether the disk has what a fetch reads from a slot, or nobody waits for it.
+    /// Return `true` if the disk has what a fetch reads from a slot, or nobody waits for it.
     fn is_elsewhere(&self, key: usize) -> bool {
         let Fetch { page, version, is_current, waiters, .. } = &self.fetches[key];
         if !is_current {
@@ -163,7 +163,7 @@ impl Shard {
         self.entry(*page).is_none_or(|id| self.entries[id].disk_written == *version)
     }
 
-    /// Whether the write of a block of metadata that is done is tried again.
+    /// Return `true` if the write of a block of metadata that is done is tried again.
     pub(super) fn tries_block_again(
         &mut self,
         mut block: Block,

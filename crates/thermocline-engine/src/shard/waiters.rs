@@ -33,7 +33,8 @@ impl Waiter {
         self.pages.as_ref()
     }
 
-    /// Whether it waits for the page to be written, whose oldest version that is not has this number.
+    /// Return `true` if it waits for the page to be written, whose oldest version that is not has this
+    /// number.
     fn waits_for(&self, page: u64, undurable: u64) -> bool {
         self.stage == Stage::Data
             && undurable <= self.version
@@ -83,12 +84,12 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    /// Whether nobody waits for versions to be durable.
+    /// Return `true` if nobody waits for versions to be durable.
     pub(super) const fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether somebody waits, for whatever it is.
+    /// Return `true` if somebody waits, for whatever it is.
     pub(super) fn is_anyone_waiting(&self) -> bool {
         !self.waiting.is_empty() || !self.on_disk.is_empty()
     }
@@ -98,7 +99,7 @@ impl Waiters {
         self.on_disk.entry(page).or_default().push((version, request));
     }
 
-    /// Whether somebody waits for the page to be on disk.
+    /// Return `true` if somebody waits for the page to be on disk.
     pub(super) fn want_on_disk(&self, page: u64) -> bool {
         self.on_disk.contains_key(&page)
     }
@@ -136,8 +137,8 @@ impl Waiters {
         self.flush_target = self.flush_target.max(version);
     }
 
-    /// Whether somebody waits for the page to be written, whose oldest version that is not has this
-    /// number.
+    /// Return `true` if somebody waits for the page to be written, whose oldest version that is not has
+    /// this number.
     pub(super) fn want(&self, page: u64, undurable: u64) -> bool {
         undurable <= self.flush_target
             || self.waiting.iter().any(|waiter| waiter.waits_for(page, undurable))

@@ -25,7 +25,7 @@ pub(super) struct WriteBacks {
     /// whether it takes them again.
     refusals: u32,
     probe: Option<u64>,
-    /// Whether what waits stays where it is, but for these pages: the end has come.
+    /// `true` if what waits stays where it is, but for these pages: the end has come.
     closed_but: Option<BTreeSet<u64>>,
 }
 
@@ -63,7 +63,7 @@ impl WriteBacks {
         self.in_flight -= 1;
     }
 
-    /// Whether pages wait or are under way; those that rest are not.
+    /// Return `true` if pages wait or are under way; those that rest are not.
     pub(super) fn is_busy(&self) -> bool {
         !self.pages.is_empty() || self.in_flight > 0
     }
@@ -84,7 +84,7 @@ impl WriteBacks {
         self.closed_but = None;
     }
 
-    /// Whether the end has come.
+    /// Return `true` if the end has come.
     pub(super) const fn is_closed(&self) -> bool {
         self.closed_but.is_some()
     }
@@ -110,12 +110,12 @@ impl WriteBacks {
         self.probe = None;
     }
 
-    /// Whether the backing store seems to be gone.
+    /// Return `true` if the backing store seems to be gone.
     pub(super) const fn is_refused(&self) -> bool {
         self.refusals >= REFUSALS_MAX
     }
 
-    /// Whether the backing store is not to be bothered with the page.
+    /// Return `true` if the backing store is not to be bothered with the page.
     pub(super) fn is_in_vain(&self, page: u64) -> bool {
         self.is_refused() && self.probe != Some(page)
     }
@@ -128,7 +128,7 @@ impl WriteBacks {
         self.resting.insert(page);
     }
 
-    /// Whether the page rests.
+    /// Return `true` if the page rests.
     pub(super) fn is_resting(&self, page: u64) -> bool {
         self.resting.contains(&page)
     }

@@ -94,7 +94,7 @@ impl FlashSet {
         Ok(Self { flashes })
     }
 
-    /// Whether it was made for these shards.
+    /// Return `true` if it was made for these shards.
     ///
     /// # Errors
     /// [`FlashError::OtherShards`] if not.
@@ -118,7 +118,7 @@ impl FlashSet {
         self.each(storage, Flash::take_over)
     }
 
-    /// Whether every region [is settled](Flash::is_settled).
+    /// Return `true` if every region [is settled](Flash::is_settled).
     pub fn is_settled(&self) -> bool {
         self.flashes.iter().all(Flash::is_settled)
     }

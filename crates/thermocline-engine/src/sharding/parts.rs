@@ -129,7 +129,7 @@ impl<T> Spanning<T> {
         }
     }
 
-    /// Whether every part is answered, and none is left.
+    /// Return `true` if every part is answered, and none is left.
     pub fn is_over(&self) -> bool {
         self.in_flight == 0 && !self.has_more()
     }

@@ -20,7 +20,7 @@ struct Member {
     asks: usize,
     /// Those that the one under way is for.
     waits: usize,
-    /// Whether a sync of others failed since its last one: what it wrote may be gone.
+    /// `true` if a sync of others failed since its last one: what it wrote may be gone.
     is_doubtful: bool,
 }
 
@@ -38,7 +38,7 @@ impl SharedSyncs {
         self.members[shard].asks += 1;
     }
 
-    /// Whether the device is to be synced now. Then that has begun, until [`done`](Self::done).
+    /// Return `true` if the device is to be synced now. Then that has begun, until [`done`](Self::done).
     pub fn begin(&mut self) -> bool {
         if self.is_running {
             return false;

@@ -35,16 +35,16 @@ pub(crate) struct Devices {
     pub(crate) now_ns: u64,
     /// Operations until the power fails.
     pub(crate) operations_left: u64,
-    /// Whether an outage failed an operation of a recovery.
+    /// `true` if an outage failed an operation of a recovery.
     pub(crate) was_refused: bool,
     /// Operations of recoveries so far.
     pub(crate) recovery_operations: u64,
     pub(crate) faults: Faults,
     pub(crate) random: SplitMix64,
-    /// Whether the next process can read them again.
+    /// `true` if the next process can read them again.
     pub(crate) is_unreadable_once: bool,
     pub(crate) outage: Option<Outage>,
-    /// Whether the server of the backing store ended since the last sync.
+    /// `true` if the server of the backing store ended since the last sync.
     pub(crate) next_sync_fails: bool,
     /// Pages of flash that were damaged so far.
     pub(crate) damages: u64,
@@ -120,9 +120,9 @@ pub(crate) struct Flying {
     started: u64,
     /// What a write's frames held when it was started: they must not change.
     pub(crate) bytes: Vec<u8>,
-    /// Whether a failed sync dropped it on its way: it will be complete and never durable.
+    /// `true` if a failed sync dropped it on its way: it will be complete and never durable.
     pub(crate) is_dropped: bool,
-    /// Whether it fails: its connection was lost.
+    /// `true` if it fails: its connection was lost.
     pub(crate) is_refused: bool,
     /// It does not complete before.
     held_until: u64,
@@ -230,7 +230,7 @@ impl Devices {
         self.in_flight.is_empty() && self.joint.iter().all(|joint| joint.ready.is_empty())
     }
 
-    /// Whether operations are in flight and none of them may complete yet.
+    /// Return `true` if operations are in flight and none of them may complete yet.
     pub(crate) fn hangs(&self) -> bool {
         let is_held = |flying: &Flying| self.is_held(flying);
         let tells = self.joint.iter().any(|joint| !joint.ready.is_empty());
@@ -404,7 +404,7 @@ impl Devices {
         true
     }
 
-    /// Whether a part of a region was written and not synced, or is being written.
+    /// Return `true` if a part of a region was written and not synced, or is being written.
     pub(crate) fn is_writing_flash(&self, region: usize, range: Range<usize>) -> bool {
         self.regions[region].disk.is_unsynced(&range)
             || self.in_flight.iter().any(|flying| {
@@ -459,7 +459,7 @@ impl Devices {
         self.faults.flash_gone = false;
     }
 
-    /// Whether the power failed, or an outage explains that a flash could not be set up.
+    /// Return `true` if the power failed, or an outage explains that a flash could not be set up.
     pub(crate) const fn is_excused(&self) -> bool {
         self.operations_left == 0 || self.was_refused
     }

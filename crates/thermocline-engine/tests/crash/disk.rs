@@ -45,7 +45,7 @@ impl Disk {
         });
     }
 
-    /// Whether a part of the range is written and not synced.
+    /// Return `true` if a part of the range is written and not synced.
     pub(crate) fn is_unsynced(&self, range: &Range<usize>) -> bool {
         self.unsynced
             .iter()

@@ -23,7 +23,7 @@ pub(crate) enum Exchange {
     Left,
 }
 
-/// Whether the flash in use failed, as the note says before anything else is acknowledged.
+/// `true` if the flash in use failed, as the note says before anything else is acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failed(Arc<AtomicBool>);
 
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Whether the next start goes on with the flash, by what the note says.
+    /// Return `true` if the next start goes on with the flash, by what the note says.
     pub(crate) fn is_flash_named(&self) -> bool {
         let is_used = self.shards.has_flash() || self.exchange == Exchange::Leaving;
         is_used && !self.shards.has_failed()

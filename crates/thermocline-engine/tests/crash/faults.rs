@@ -42,13 +42,13 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Whether a page may be lost: only flash had its newest bytes.
+    /// Return `true` if a page may be lost: only flash had its newest bytes.
     pub(crate) fn lose_pages(&self) -> bool {
         self.flash_gone
             || self.flash_errors + self.flash_outages + self.lost_pages + self.rotten_slots > 0
     }
 
-    /// Whether requests may fail although no page is lost.
+    /// Return `true` if requests may fail although no page is lost.
     pub(crate) fn fail_requests(&self) -> bool {
         self.backing_errors
             + self.sync_errors
@@ -149,7 +149,7 @@ impl Devices {
         0
     }
 
-    /// Whether a device that is out of order fails an operation at that place.
+    /// Return `true` if a device that is out of order fails an operation at that place.
     pub(crate) fn is_out(&self, device: Device, kind: OperationKind, start: usize) -> bool {
         let Some(outage) = self.outage else { return false };
         // The regions are laid out alike.

@@ -39,9 +39,9 @@ use million::{Kind, run_one};
 use plan::Plan;
 use world::World;
 
-/// How many seeds are run unless the environment says otherwise.
+/// Number of seeds that are run unless the environment says otherwise.
 const SEEDS: u64 = 1000;
-/// How many crashes the long run has unless the environment says otherwise.
+/// Number of crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
 const KINDS: [Kind; 11] = [

@@ -22,10 +22,10 @@ struct Write {
     /// Which sectors, `first..end`.
     first: usize,
     end: usize,
-    /// Whether it failed, or is a trim: then it may have happened or not, in each sector.
+    /// `true` if it failed, or is a trim: then it may have happened or not, in each sector.
     is_failed: bool,
     is_trim: bool,
-    /// Whether each sector may be what any earlier write left behind.
+    /// `true` if each sector may be what any earlier write left behind.
     ends_all: bool,
 }
 
@@ -39,7 +39,7 @@ struct History {
     durable: usize,
     /// So many of the first writes have been seen by a read, or answered.
     seen: usize,
-    /// Whether the user gave up what was newer than the disk's: any bytes may be there.
+    /// `true` if the user gave up what was newer than the disk's: any bytes may be there.
     is_given_up: bool,
 }
 
@@ -47,11 +47,11 @@ struct History {
 #[derive(Clone, Debug)]
 pub(crate) struct Oracle {
     pages: Vec<History>,
-    /// Whether the disk writes pages as a whole.
+    /// `true` if the disk writes pages as a whole.
     is_disk_atomic: bool,
-    /// Whether a write that is not answered may have failed already.
+    /// `true` if a write that is not answered may have failed already.
     writes_fail: bool,
-    /// Whether the disk may lose what it has not synced before the engine knows.
+    /// `true` if the disk may lose what it has not synced before the engine knows.
     forgets: bool,
 }
 
@@ -207,7 +207,7 @@ impl History {
         Self { base, writes: vec![], durable: 0, seen: 0, is_given_up: false }
     }
 
-    /// Whether the first so many writes may have left that stamp in a sector.
+    /// Return `true` if the first so many writes may have left that stamp in a sector.
     fn allows(&self, count: usize, sector: usize, stamp: u64) -> bool {
         let covering = self.writes[..count]
             .iter()
@@ -233,7 +233,7 @@ impl History {
         })
     }
 
-    /// Whether each sector for itself is what so many writes, or more, left behind.
+    /// Return `true` if each sector for itself is what so many writes, or more, left behind.
     fn is_torn(&self, stamps: &[u64; SECTORS], at_least: usize) -> bool {
         (0..SECTORS).all(|sector| {
             (at_least..=self.writes.len()).any(|count| self.allows(count, sector, stamps[sector]))

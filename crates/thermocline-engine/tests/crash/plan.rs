@@ -20,17 +20,17 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Crashes before the last, orderly end.
     pub(crate) crashes: u32,
-    /// Whether the disk writes pages as a whole.
+    /// `true` if the disk writes pages as a whole.
     pub(crate) is_disk_atomic: bool,
     /// What goes wrong besides.
     pub(crate) faults: Faults,
-    /// Whether the flash goes away for good in the middle.
+    /// `true` if the flash goes away for good in the middle.
     pub(crate) loses_flash: bool,
-    /// Whether some restarts follow a kill or an orderly end in place of a power failure.
+    /// `true` if some restarts follow a kill or an orderly end in place of a power failure.
     pub(crate) kills: bool,
-    /// Whether some restarts find devices of other sizes first.
+    /// `true` if some restarts find devices of other sizes first.
     pub(crate) resizes: bool,
-    /// Whether other flashes take the place of the one in use while the engine serves.
+    /// `true` if other flashes take the place of the one in use while the engine serves.
     pub(crate) exchanges: bool,
     /// Blocks of the journal's region.
     pub(crate) journal_blocks: u32,
@@ -194,7 +194,7 @@ impl Plan {
         ShardMap::with_extents(self.shards, self.extent_pages * u64::from(self.options.page_bytes))
     }
 
-    /// Whether requests may fail.
+    /// Return `true` if requests may fail.
     pub(crate) fn has_faults(&self) -> bool {
         self.loses_flash || self.faults.fail_requests() || self.faults.lose_pages()
     }

@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// Whether the faults of the plan explain that a request fails.
+    /// Return `true` if the faults of the plan explain that a request fails.
     pub(crate) fn may_fail(&self, error: RequestError) -> bool {
         let faults = &self.plan.faults;
         match error {

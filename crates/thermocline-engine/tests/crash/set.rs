@@ -93,7 +93,7 @@ impl Shards {
         }
     }
 
-    /// Whether the flash in use failed, as the note says before anything else is acknowledged.
+    /// Return `true` if the flash in use failed, as the note says before anything else is acknowledged.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.has_failed()
     }

@@ -62,7 +62,7 @@ struct Starts {
     note: Option<SideFile>,
     copies: Vec<Copied>,
     tampered: Tampered,
-    /// Whether the last end was orderly, and nothing served since.
+    /// `true` if the last end was orderly, and nothing served since.
     is_ended: bool,
     epoch: u64,
     cache: Uuid,

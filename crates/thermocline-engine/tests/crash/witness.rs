@@ -139,7 +139,7 @@ impl Witness {
         }
     }
 
-    /// Whether the engine must notice if these bytes of a slot are damaged or missing.
+    /// Return `true` if the engine must notice if these bytes of a slot are damaged or missing.
     pub(crate) fn is_certain(&self, slot: usize, bytes: &[u8]) -> bool {
         self.slots[slot].is_some_and(|recorded| {
             (recorded.sequence < self.uncertain || recorded.sequence == 0)

@@ -47,11 +47,11 @@ pub(crate) struct World {
     pub(crate) unverified: Vec<usize>,
     /// Pages that were lost when they were first read after the crash.
     pub(crate) lost: BTreeSet<usize>,
-    /// Whether the last restart followed a kill: the devices lost nothing.
+    /// `true` if the last restart followed a kill: the devices lost nothing.
     pub(crate) was_killed: bool,
-    /// Whether the last end left nothing that only the flash has.
+    /// `true` if the last end left nothing that only the flash has.
     pub(crate) is_clean: bool,
-    /// Whether the shard was opened before the epoch of the flash began.
+    /// `true` if the shard was opened before the epoch of the flash began.
     pub(crate) is_early: bool,
     /// Ends of the engine so far, those of recoveries included.
     pub(crate) crashes: u64,
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Whether the power is still on.
+    /// Return `true` if the power is still on.
     pub(crate) fn complete_one(&mut self) -> bool {
         let frames = |shard| self.shards.frames(shard);
         let completed = self.devices.borrow_mut().complete_one(frames);

@@ -175,12 +175,12 @@ impl Seen {
     }
 }
 
-/// Whether flash lasts as long as it must; it does if nobody knows how fast it is written.
+/// Return `true` if flash lasts as long as it must; it does if nobody knows how fast it is written.
 pub(super) fn lasts(forecast: &Forecast, least_months: f64) -> bool {
     Worth::from(forecast).lasts(least_months)
 }
 
-/// Whether one is better than another.
+/// Return `true` if one is better than another.
 fn is_better(one: &Forecast, other: &Forecast, least_months: f64) -> bool {
     Worth::from(one).is_better(&other.into(), least_months)
 }
@@ -249,7 +249,7 @@ fn sizes(
     Ok(sizes)
 }
 
-/// Whether no cache that lasts is better than the disk alone.
+/// Return `true` if no cache that lasts is better than the disk alone.
 pub(super) fn needs_no_cache(advice: &Advice, least_months: f64) -> bool {
     let bound = (1.0 - SAME) * advice.no_cache.device_ms_per_access;
     let all = advice.kinds.iter().map(|one| &one.forecast).chain(&advice.today);

@@ -114,7 +114,7 @@ impl Axis {
         self
     }
 
-    /// Whether its value goes together with the others.
+    /// Return `true` if its value goes together with the others.
     fn is_possible(&self, parameters: &[(String, Given)]) -> bool {
         let number = |name: &str| -> Option<u64> {
             let known = parameters.iter().find(|(known, _)| known == name);
@@ -124,7 +124,7 @@ impl Axis {
         most.is_none_or(|most| number(self.name).is_none_or(|value| value <= most))
     }
 
-    /// Whether the parameter makes a difference beside these.
+    /// Return `true` if the parameter makes a difference beside these.
     pub(super) fn is_active(&self, parameters: &[(String, Given)]) -> bool {
         self.only_with.is_none_or(|(name, values)| {
             parameters
@@ -133,7 +133,7 @@ impl Axis {
         })
     }
 
-    /// Whether several values are tried with each of the other parameters.
+    /// Return `true` if several values are tried with each of the other parameters.
     pub(super) const fn has_coarse_values(&self) -> bool {
         self.coarse.len() > 1
     }

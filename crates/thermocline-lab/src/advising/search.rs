@@ -123,13 +123,13 @@ fn words(cache: &Cache) -> String {
 }
 
 impl Worth {
-    /// Whether flash lasts as long as it must; it does if nobody knows how fast it is written.
+    /// Return `true` if flash lasts as long as it must; it does if nobody knows how fast it is written.
     pub(super) fn lasts(&self, least_months: f64) -> bool {
         self.life_months >= least_months
     }
 
-    /// Whether one is better than another: it lasts and the other does not; or it takes less of the
-    /// devices' time; or as much, and writes less to flash.
+    /// Return `true` if one is better than another: it lasts and the other does not; or it takes less of
+    /// the devices' time; or as much, and writes less to flash.
     pub(super) fn is_better(&self, other: &Self, least_months: f64) -> bool {
         let [ours, theirs] = [self, other].map(|one| one.device_ms_per_access);
         match (self.lasts(least_months), other.lasts(least_months)) {
@@ -141,7 +141,8 @@ impl Worth {
         }
     }
 
-    /// Whether one is better by at least a share of the devices' time, or of the life if nothing lasts.
+    /// Return `true` if one is better by at least a share of the devices' time, or of the life if
+    /// nothing lasts.
     fn is_better_by(&self, share: f64, other: &Self, least_months: f64) -> bool {
         match (self.lasts(least_months), other.lasts(least_months)) {
             (true, true) => self.device_ms_per_access < (1.0 - share) * other.device_ms_per_access,

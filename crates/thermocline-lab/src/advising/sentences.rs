@@ -150,7 +150,7 @@ fn size(advice: &Advice, asked: &Asked) -> Option<String> {
     })
 }
 
-/// Whether more RAM pays.
+/// Return `true` if more RAM pays.
 fn ram(advice: &Advice) -> Option<String> {
     let more = advice.more_ram.as_ref()?;
     let is_same = |one: &&Forecast| {

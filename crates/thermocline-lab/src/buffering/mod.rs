@@ -83,7 +83,7 @@ pub struct BufferSummary {
     pub clean_write_hits: u64,
     /// Pages that flushes wrote although the NAND had them: padding.
     pub pages_padded: u64,
-    /// How many flushes wrote how many pages.
+    /// Number of flushes by the number of pages that they wrote.
     pub flush_sizes: Vec<FlushSize>,
     /// The trace.
     pub trace: TraceSummary,
@@ -100,7 +100,7 @@ pub struct BufferPolicySummary {
     pub parameters: Map<String, Value>,
 }
 
-/// How many flushes wrote so many pages.
+/// Number of flushes that wrote so many pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FlushSize {
     /// Pages.

@@ -32,7 +32,7 @@ pub(super) struct Tally {
 pub(super) struct Traffic {
     pub(super) reads: Vec<PageId>,
     pub(super) writes: Vec<PageId>,
-    /// Whether the buffer served the access.
+    /// `true` if the buffer served the access.
     pub(super) is_buffered: bool,
 }
 
@@ -107,7 +107,7 @@ impl Tally {
         self.is_dirty.iter().filter(|&&is_dirty| is_dirty).count() as u64
     }
 
-    /// How many flushes wrote how many pages.
+    /// Return the number of flushes by the number of pages that they wrote.
     pub(super) fn flush_sizes(&self) -> Vec<FlushSize> {
         let sizes = self.flush_sizes.iter();
         sizes.map(|(&pages, &flushes)| FlushSize { pages, flushes }).collect()

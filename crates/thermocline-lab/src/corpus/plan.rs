@@ -45,7 +45,7 @@ pub struct Request {
     pub buffers: Option<BufferSpec>,
     /// How runs of caches are made.
     pub options: RunOptions,
-    /// How many seeds a policy that draws random numbers runs with, unless its seed is given.
+    /// Number of seeds a policy that draws random numbers runs with, unless its seed is given.
     pub seeds: u64,
     /// The side of the split to run; all traces if none.
     pub split: Option<Split>,
@@ -145,12 +145,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// How many traces take part.
+    /// Return the number of traces that take part.
     pub fn trace_count(&self) -> usize {
         self.traces.len()
     }
 
-    /// How many points each trace has.
+    /// Return the number of points each trace has.
     pub fn points_per_trace(&self) -> usize {
         self.caches.len() + self.buffers.len()
     }

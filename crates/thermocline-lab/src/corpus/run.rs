@@ -113,7 +113,7 @@ struct State {
     open: Vec<Open>,
     used_bytes: u64,
     left_out: usize,
-    /// Whether a thread runs a policy that takes turns with others of its kind.
+    /// `true` if a thread runs a policy that takes turns with others of its kind.
     is_hosting: bool,
     error: Option<LabError>,
 }
@@ -131,12 +131,12 @@ impl Running {
         &self.units
     }
 
-    /// How many points must be run.
+    /// Return the number of points that must be run.
     pub fn missing_points(&self) -> usize {
         self.units.iter().map(|unit| unit.points.len()).sum()
     }
 
-    /// How many points were finished before.
+    /// Return the number of points that were finished before.
     pub const fn reused_points(&self) -> usize {
         self.outcome.reused_points
     }

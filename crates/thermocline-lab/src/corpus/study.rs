@@ -62,7 +62,7 @@ pub struct Filters {
     pub saturated: bool,
 }
 
-/// How many traces were left out, and why; a trace counts under the first reason.
+/// Number of traces that were left out, and why; a trace counts under the first reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filtered {
     /// Traces with results at this size.
@@ -133,7 +133,7 @@ pub struct DatasetStatistics {
     pub traces: usize,
     /// The policies, the best mean first.
     pub policies: Vec<PolicyStatistics>,
-    /// Whether the policies differ at all; none with fewer than two traces or policies.
+    /// `true` if the policies differ at all; none with fewer than two traces or policies.
     pub friedman: Option<Friedman>,
     /// Mean ranks that differ by less are not told apart (Nemenyi, 5 %).
     pub critical_difference: Option<f64>,

@@ -50,7 +50,7 @@ pub struct Shown {
     pub scale: fn(f64) -> f64,
     /// How it is written, without the unit.
     pub show: fn(f64) -> String,
-    /// Whether more of it is better.
+    /// `true` if more of it is better.
     pub is_more_better: bool,
     /// Which tables have it; of these only the ones in which a run has a value.
     pub on: On,
@@ -182,12 +182,12 @@ impl<S> Figure<S> {
         self
     }
 
-    /// Whether it is of each tier, not of the whole run.
+    /// Return `true` if it is of each tier, not of the whole run.
     pub const fn is_of_tier(&self) -> bool {
         matches!(self.value, Found::TierCount(_) | Found::TierReal(_))
     }
 
-    /// Whether it is a whole number.
+    /// Return `true` if it is a whole number.
     pub const fn is_count(&self) -> bool {
         matches!(self.value, Found::Count(_) | Found::TierCount(_))
     }

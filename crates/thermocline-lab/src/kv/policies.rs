@@ -125,7 +125,7 @@ impl KvPolicy {
         all.iter().find(|one| one.name == name).cloned().ok_or_else(unknown)
     }
 
-    /// Whether it runs on so many tiers, with so many engines.
+    /// Return `true` if it runs on so many tiers, with so many engines.
     pub(crate) fn suits(&self, tiers: usize, engines: u8) -> bool {
         match &self.keeper {
             Keeper::Policy(entry) => {
@@ -136,7 +136,7 @@ impl KvPolicy {
         }
     }
 
-    /// Whether the mode is for the user to choose: neither the policy nor a system settles it.
+    /// Return `true` if the mode is for the user to choose: neither the policy nor a system settles it.
     pub(crate) fn takes_modes(&self) -> bool {
         matches!(self.keeper, Keeper::Recency | Keeper::Algorithm(_))
     }
@@ -149,7 +149,8 @@ impl KvPolicy {
         }
     }
 
-    /// Whether it places blocks itself, so that modes, admission and order of eviction are not ours.
+    /// Return `true` if it places blocks itself, so that modes, admission and order of eviction are not
+    /// ours.
     pub(crate) const fn is_own_placement(&self) -> bool {
         matches!(self.keeper, Keeper::Policy(_))
     }

@@ -91,7 +91,7 @@ pub struct Estimate {
     pub average_response_ms: f64,
 }
 
-/// How many pages are sampled together for a configuration.
+/// Return the number of pages that are sampled together for a configuration.
 const fn extent_pages(configuration: &Configuration) -> u32 {
     if configuration.policy.capabilities.decides_by_extents { EXTENT_PAGES } else { 1 }
 }

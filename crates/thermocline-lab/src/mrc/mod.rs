@@ -74,7 +74,7 @@ pub struct CurveOptions {
     pub sample: Sample,
     /// The share of pages that other policies are simulated on.
     pub rate: Rate,
-    /// Whether every size is simulated in full as well, to tell how far the curves are off.
+    /// `true` if every size is simulated in full as well, to tell how far the curves are off.
     pub is_checked: bool,
 }
 
@@ -224,7 +224,7 @@ pub fn sampled_miss_ratios(
     Ok(MissRatios { trace: TraceSummary::of_sampled(trace), curves, reuse: pass.into_reuse() })
 }
 
-/// Whether one pass gives the whole curve: that of LRU in one tier.
+/// Return `true` if one pass gives the whole curve: that of LRU in one tier.
 pub fn is_one_pass(configurations: &[Configuration]) -> bool {
     configurations.iter().all(|one| has_one_pass(&one.policy) && one.tiers.len() == 1)
 }

@@ -80,7 +80,7 @@ struct Pass {
     distance_max: usize,
 }
 
-/// How many accesses have each distance.
+/// Number of accesses that have each distance.
 struct Counts {
     /// By distance, and first uses last.
     counts: Vec<f64>,

@@ -139,7 +139,7 @@ impl PlanOptions {
     }
 }
 
-/// Whether an engine can run a policy: it knows neither the accesses to come nor the hints of an
+/// Return `true` if an engine can run a policy: it knows neither the accesses to come nor the hints of an
 /// earlier run.
 fn suits(entry: &PolicyEntry) -> bool {
     entry.capabilities.depth.allows(2)

@@ -40,7 +40,7 @@ pub struct Choice {
     pub lifetime_years: Option<f64>,
     /// Requests that wait at one time, on average.
     pub outstanding_mean: f64,
-    /// Whether requests, arriving at the trace's times, pile up: the devices do not keep pace.
+    /// `true` if requests, arriving at the trace's times, pile up: the devices do not keep pace.
     pub is_saturated: bool,
 }
 
@@ -75,7 +75,7 @@ impl Choice {
         self.lifetime_years.unwrap_or(f64::INFINITY)
     }
 
-    /// How many requests wait at one time, on average, if they pile up.
+    /// Return the number of requests that wait at one time, on average, if they pile up.
     pub(super) fn piled_up(&self) -> Option<f64> {
         self.is_saturated.then_some(self.outstanding_mean)
     }

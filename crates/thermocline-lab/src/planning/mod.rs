@@ -74,7 +74,7 @@ pub struct Plan {
     /// Why this is what is best, in words, if nothing was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective_reason: Option<&'static str>,
-    /// How many requests were kept outstanding; absent if they arrived at the trace's times.
+    /// Number of requests that were kept outstanding; absent if they arrived at the trace's times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<u32>,
     /// So many requests would have waited at one time, on average, had they arrived at the trace's times:

@@ -13,7 +13,7 @@ pub struct Difference {
     pub max: f64,
     /// The mean difference, in percentage points.
     pub mean: f64,
-    /// How many configurations were compared.
+    /// Number of configurations that were compared.
     pub points: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct Study<'a> {
     pub found: &'a [Found],
     /// How long flash lasts at each of them, in years; empty if that is not known of any.
     pub lifetimes_years: &'a [Option<f64>],
-    /// How many configurations there are in all.
+    /// Number of configurations in all.
     pub points: usize,
     /// How far samples are off.
     pub difference: Option<Difference>,

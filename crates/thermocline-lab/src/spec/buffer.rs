@@ -36,7 +36,7 @@ pub struct BufferSpec {
     pub closed_loop: Option<u32>,
     /// Parameters of the buffers and of the identifier.
     pub parameters: Vec<ParameterSpec>,
-    /// Whether the Ledger runs alongside.
+    /// `true` if the Ledger runs alongside.
     pub is_checked: bool,
 }
 

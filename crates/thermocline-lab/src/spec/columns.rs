@@ -13,7 +13,7 @@ pub struct ColumnsSpec {
     pub ops: Option<String>,
     /// The name of what separates columns.
     pub delimiter: Option<String>,
-    /// Whether the first line names the columns.
+    /// `true` if the first line names the columns.
     pub header: Option<bool>,
     /// The letters of binary records, as in Python's `struct`.
     #[serde(rename = "struct")]

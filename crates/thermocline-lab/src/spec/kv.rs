@@ -21,7 +21,7 @@ pub struct KvSpec {
     pub policies: Selection,
     /// The tiers, the fastest first, with one or more sizes each.
     pub tiers: Vec<TierSpec>,
-    /// How many engines there are.
+    /// Number of engines.
     pub engines: u8,
     /// How many of the first tiers each engine has for itself; one if absent.
     pub private_tiers: Option<usize>,
@@ -31,15 +31,15 @@ pub struct KvSpec {
     pub mode: Option<Mode>,
     /// Which end of a chain leaves first.
     pub order: Order,
-    /// Whether a lookup that went down a tier may come up again.
+    /// `true` if a lookup that went down a tier may come up again.
     pub matching: Matching,
     /// Which copies a request renews.
     pub touch: Touch,
     /// Which block makes room; the oldest, or as the system does that a policy models.
     pub victim: Option<Victim>,
-    /// How many uses a block needs to enter each tier; one where the list ends.
+    /// Number of uses a block needs to enter each tier; one where the list ends.
     pub admit: Vec<u32>,
-    /// How many blocks that left all tiers keep their count of uses.
+    /// Number of blocks whose count of uses is kept after they left all tiers.
     pub ghost_blocks: u32,
     /// For how many seconds tiers keep a block after its last use.
     pub ttl_s: Vec<TierNumber>,
@@ -68,7 +68,7 @@ pub struct KvSpec {
     pub parameters: Vec<ParameterSpec>,
     /// Prompts that are not counted.
     pub warm_up: WarmUp,
-    /// Whether the Ledger runs alongside.
+    /// `true` if the Ledger runs alongside.
     pub is_checked: bool,
 }
 

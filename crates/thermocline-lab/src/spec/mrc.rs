@@ -32,7 +32,7 @@ pub struct MrcSpec {
     pub rate: Option<f64>,
     /// The seed of samples.
     pub seed: u64,
-    /// Whether every size is simulated in full as well.
+    /// `true` if every size is simulated in full as well.
     pub is_checked: bool,
     /// Parameters of the policies and of the identifier.
     pub parameters: Vec<ParameterSpec>,
@@ -120,7 +120,7 @@ impl MrcSpec {
         policies.iter().map(of_policy).collect()
     }
 
-    /// How many sizes are simulated for these curves.
+    /// Return the number of sizes that are simulated for these curves.
     pub fn simulated_sizes(&self, curves: &[Vec<Configuration>]) -> usize {
         let simulated = curves.iter().map(|curve| {
             let passes = usize::from(!is_one_pass(curve)) + usize::from(self.is_checked);

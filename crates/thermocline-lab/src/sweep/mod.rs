@@ -60,7 +60,7 @@ pub struct TraceSource {
     pub format: Option<thermocline_trace::FormatName>,
     /// The unit of time of formats that leave it open.
     pub time_unit: Option<TimeUnit>,
-    /// Whether a truncated file is taken for what it holds.
+    /// `true` if a truncated file is taken for what it holds.
     pub allow_truncated: bool,
     /// Of a recording, the classes of files whose requests are taken; all if none.
     pub only_classes: Vec<String>,

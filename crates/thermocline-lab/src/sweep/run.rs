@@ -236,7 +236,7 @@ impl Sweep {
     }
 }
 
-/// Whether a file can be written there: what is wrong with it is told before anything is done.
+/// Return `true` if a file can be written there: what is wrong with it is told before anything is done.
 ///
 /// # Errors
 /// A folder that is not there, or a file that is one, or a device: files take their places whole.

@@ -17,7 +17,8 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Slots {
     slot_of: Vec<u32>,
     free: VecDeque<u32>,
-    /// How many slots are in use or free; between two accesses a tier may hold a few pages more than it has.
+    /// Number of slots that are in use or free; between two accesses a tier may hold a few pages more
+    /// than it has.
     used: u32,
 }
 
@@ -86,7 +87,7 @@ impl Placement {
         Ok(Self::PagesSqueezed(squeeze(geometry, 1)))
     }
 
-    /// How many blocks have a page.
+    /// Return the number of blocks that have a page.
     pub(crate) fn blocks(geometry: &Geometry, pages_per_block: u32) -> u64 {
         let mut last = None;
         let pages = geometry.ids_by_page_number().into_iter();

@@ -66,7 +66,7 @@ pub enum DeviceModel {
     Server {
         /// The constants.
         device: Device,
-        /// How many requests are served at once.
+        /// Number of requests that are served at once.
         servers: Option<u32>,
     },
     /// A hard disk.
@@ -139,8 +139,8 @@ pub(crate) struct Built {
 }
 
 impl TimingSummary {
-    /// Whether requests came faster than the devices answer them, so that response times tell how long
-    /// the trace is: who recorded it had a faster machine.
+    /// Return `true` if requests came faster than the devices answer them, so that response times tell
+    /// how long the trace is: who recorded it had a faster machine.
     pub fn is_saturated(&self) -> bool {
         self.closed_loop.is_none() && self.outstanding_mean > PILED_UP
     }

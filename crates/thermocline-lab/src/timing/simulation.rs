@@ -54,7 +54,7 @@ struct Request {
     arrival: Nanos,
     op: Op,
     unanswered: u32,
-    /// Whether its response time counts: all of it lies after the warm-up.
+    /// `true` if its response time counts: all of it lies after the warm-up.
     is_counted: bool,
 }
 
@@ -238,7 +238,7 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// Whether no access is on its way; devices may still have work of their own.
+    /// Return `true` if no access is on its way; devices may still have work of their own.
     fn is_idle(&self) -> bool {
         self.free_jobs.len() == self.jobs.len()
     }

@@ -26,7 +26,7 @@ use crate::metric::byte_size;
 
 /// Figures whose difference is at most this share of the greater one are a tie.
 pub const TIE_SHARE: f64 = 0.02;
-/// How many tied policies are named.
+/// Number of tied policies that are named.
 const NAMED_MAX: usize = 4;
 
 /// A run that is ranked among others.
@@ -53,7 +53,7 @@ impl<'a, Run: Ranked> Ranking<'a, Run> {
         Self { runs }
     }
 
-    /// Whether there is something to choose from.
+    /// Return `true` if there is something to choose from.
     fn is_choice(&self) -> bool {
         self.runs.len() > 1
     }
@@ -80,7 +80,7 @@ impl<'a, Run: Ranked> Ranking<'a, Run> {
         self.tied().any(|run| run.name() == name)
     }
 
-    /// Whether another run's figure is less, by however little.
+    /// Return `true` if another run's figure is less, by however little.
     fn is_beaten(&self, name: &str) -> bool {
         let (least, _) = self.best();
         self.runs.iter().any(|(figure, run)| run.name() == name && *figure > least)

@@ -77,7 +77,7 @@ impl Terms {
         self.flags & wanted != 0
     }
 
-    /// Whether writes must be durable one by one, since the server cannot flush.
+    /// Return `true` if writes must be durable one by one, since the server cannot flush.
     pub(super) fn writes_durably(&self) -> bool {
         !self.has(flag::SEND_FLUSH) && self.has(flag::SEND_FUA)
     }

@@ -51,7 +51,7 @@ pub(super) struct Link {
     output: Output,
     replies: Replies,
     sent: Slab<Sent>,
-    /// Whether the system is asked to tell when the socket has room.
+    /// `true` if the system is asked to tell when the socket has room.
     pub(super) is_watched: bool,
 }
 
@@ -67,7 +67,7 @@ impl Link {
         }
     }
 
-    /// Whether it may be given another request now.
+    /// Return `true` if it may be given another request now.
     pub(super) fn has_room(&self) -> bool {
         self.output.waiting().len() < OUTPUT_BYTES
     }
@@ -77,7 +77,7 @@ impl Link {
         self.sent.len() / CROWD
     }
 
-    /// Whether something is left to be sent: after sending, the socket had no room for it.
+    /// Return `true` if something is left to be sent: after sending, the socket had no room for it.
     pub(super) fn is_blocked(&self) -> bool {
         !self.output.waiting().is_empty() || self.transport.holds_output()
     }

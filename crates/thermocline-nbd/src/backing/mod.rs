@@ -254,12 +254,12 @@ impl NbdDriver {
         })
     }
 
-    /// Whether the server took writes when it was first connected to.
+    /// Return `true` if the server took writes when it was first connected to.
     pub fn may_write(&self) -> bool {
         self.may_write
     }
 
-    /// Whether the server is there, as far as is known.
+    /// Return `true` if the server is there, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.session.is_some()
     }

@@ -65,9 +65,9 @@ pub(super) struct Orders {
     pub(super) waiting: VecDeque<Part>,
     pub(super) done: Vec<Completion>,
     pub(super) answers: VecDeque<(u64, Vec<Allocation>)>,
-    /// Whether the server has acknowledged a change since a sync was started last.
+    /// `true` if the server has acknowledged a change since a sync was started last.
     has_unsynced: bool,
-    /// Whether such changes were acknowledged by a server that has gone since: it may have had them in
+    /// `true` if such changes were acknowledged by a server that has gone since: it may have had them in
     /// memory only, and the next sync must not say that they are durable.
     is_doubtful: bool,
 }
@@ -92,7 +92,7 @@ impl Orders {
         &self.frames
     }
 
-    /// Whether no operation is left to be completed.
+    /// Return `true` if no operation is left to be completed.
     pub(super) fn is_idle(&self) -> bool {
         self.operations_left == 0
     }

@@ -59,11 +59,11 @@ pub(super) struct Connection {
     pub(super) since: Instant,
     /// What it held when the server counted last, in bytes.
     pub(super) counted_bytes: usize,
-    /// Whether something was done for it in this turn.
+    /// `true` if something was done for it in this turn.
     pub(super) is_active: bool,
     /// Its place among the clients that wait for their turn.
     pub(super) standing: Standing,
-    /// Whether it waits for room in its socket.
+    /// `true` if it waits for room in its socket.
     pub(super) is_blocked: bool,
     input: Input,
     output: Output,
@@ -158,12 +158,12 @@ impl Connection {
         matches!(self.phase, Phase::Handshake(_))
     }
 
-    /// Whether it only waits for what is in flight.
+    /// Return `true` if it only waits for what is in flight.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.phase, Phase::Leaving(_))
     }
 
-    /// Whether nothing is left to wait for.
+    /// Return `true` if nothing is left to wait for.
     pub(super) fn is_over(&self) -> bool {
         self.is_leaving() && self.work.is_empty() && !self.has_output()
     }
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is in flight and it took all replies.
+    /// Return `true` if nothing is in flight and it took all replies.
     fn is_idle(&self) -> bool {
         self.work.is_empty() && !self.has_output()
     }
@@ -226,12 +226,12 @@ impl Connection {
         }
     }
 
-    /// Whether reading the socket makes sense.
+    /// Return `true` if reading the socket makes sense.
     pub(super) fn wants_input(&self) -> bool {
         self.socket_state != SocketState::Empty && self.held_back.is_none() && !self.is_leaving()
     }
 
-    /// Whether there is room by now for what was held back.
+    /// Return `true` if there is room by now for what was held back.
     pub(super) fn has_backlog(&self, room: &Room) -> bool {
         let may_go_on = match self.held_back {
             None => false,
@@ -245,12 +245,12 @@ impl Connection {
         may_go_on && !self.is_leaving()
     }
 
-    /// Whether answers of the negotiation wait that the client must take first.
+    /// Return `true` if answers of the negotiation wait that the client must take first.
     fn is_answered_enough(&self) -> bool {
         self.output.waiting_bytes() > HANDSHAKE_OUTPUT_BYTES_MAX
     }
 
-    /// Whether the server must look at it from time to time.
+    /// Return `true` if the server must look at it from time to time.
     pub(super) fn is_on_the_clock(&self) -> bool {
         !matches!(self.phase, Phase::Transmission(..))
             || self.has_output()

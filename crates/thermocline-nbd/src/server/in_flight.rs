@@ -114,7 +114,7 @@ impl InFlight {
         self.error = self.error.or(outcome.err());
     }
 
-    /// Whether everything was handed over and answered, or an error ends it early.
+    /// Return `true` if everything was handed over and answered, or an error ends it early.
     pub(super) fn is_done(&self) -> bool {
         let is_write = self.request.command == Command::Write;
         let is_through = self.submitted_bytes == self.request.length_bytes;

@@ -68,7 +68,7 @@ impl Default for SocketAccess {
     }
 }
 
-/// How many clients may wait to be accepted.
+/// Number of clients that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
 /// A socket that accepts clients.

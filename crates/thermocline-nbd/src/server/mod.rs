@@ -84,7 +84,7 @@ pub struct Settings {
     pub send_limit: Duration,
     /// A client that has sent nothing for this long is disconnected; without a limit, never.
     pub idle_limit: Option<Duration>,
-    /// Whether to listen at TCP addresses that other machines reach.
+    /// `true` if to listen at TCP addresses that other machines reach.
     pub allow_remote: bool,
     /// Certificates, and whether TCP clients must use them; on a Unix socket they may.
     pub tls: Option<(Arc<ServerConfig>, TlsMode)>,
@@ -298,13 +298,13 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// Whether a server that has been ending since then may go on for who still uses it.
+    /// Return `true` if a server that has been ending since then may go on for who still uses it.
     fn may_stay(&self, start: Instant) -> bool {
         start.elapsed() < self.settings.negotiation_limit
             || self.services.iter().any(Service::must_stay)
     }
 
-    /// Whether there are clients left, or others who use what is served.
+    /// Return `true` if there are clients left, or others who use what is served.
     fn is_needed(&mut self) -> bool {
         let has_clients = !self.connections.is_empty();
         let needed = self.services.iter_mut().map(|service| service.is_needed(has_clients));

@@ -68,7 +68,7 @@ impl Room {
         self.queue.front().copied()
     }
 
-    /// Whether a claim fits without exceeding the pool.
+    /// Return `true` if a claim fits without exceeding the pool.
     pub(super) fn fits(&self, claim: &Claim) -> bool {
         let after_bytes = claim.held_bytes + claim.wanted_bytes;
         if after_bytes > self.client_bytes_max && !claim.is_idle {
@@ -81,7 +81,7 @@ impl Room {
         self.is_next(claim) && self.pool_bytes + growth_bytes <= self.pool_bytes_max
     }
 
-    /// Whether a claim would be granted.
+    /// Return `true` if a claim would be granted.
     pub(super) fn would_grant(&self, claim: &Claim) -> bool {
         self.fits(claim) || self.may_exceed(claim)
     }

@@ -234,7 +234,7 @@ impl Transport {
         });
     }
 
-    /// Whether bytes wait in TLS for the socket to take them.
+    /// Return `true` if bytes wait in TLS for the socket to take them.
     pub(crate) fn holds_output(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
@@ -360,7 +360,7 @@ pub(crate) struct Output {
     sealed_bytes: usize,
     /// Bytes of the first buffer that were sent.
     sent: usize,
-    /// Whether the socket took any since this was looked at last.
+    /// `true` if the socket took any since this was looked at last.
     has_moved: bool,
 }
 
@@ -420,7 +420,7 @@ impl Output {
         }
     }
 
-    /// Whether the socket took anything since this was asked last.
+    /// Return `true` if the socket took anything since this was asked last.
     pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
     }

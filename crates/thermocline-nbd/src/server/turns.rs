@@ -33,16 +33,16 @@ pub(super) const TURN_COST: u64 = 512 << 10;
 pub(super) struct Standing {
     /// What it has had, on the scale of all clients.
     time: u64,
-    /// Whether it waits for its turn.
+    /// `true` if it waits for its turn.
     is_waiting: bool,
-    /// Whether it comes before those that have had their share of this round.
+    /// `true` if it comes before those that have had their share of this round.
     is_early: bool,
 }
 
 /// The clients that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Whether the client has had its share, its time, and the client.
+    /// `true` if the client has had its share, its time, and the client.
     waiting: BinaryHeap<Reverse<(bool, u64, usize)>>,
     /// The time of all.
     now: u64,
@@ -72,7 +72,7 @@ impl Turns {
         std::mem::take(&mut standing.is_waiting)
     }
 
-    /// Whether nobody waits.
+    /// Return `true` if nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

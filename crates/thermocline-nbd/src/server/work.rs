@@ -73,7 +73,7 @@ impl Work {
         self.in_flight.len() == REQUESTS_MAX
     }
 
-    /// Whether a payload is on its way.
+    /// Return `true` if a payload is on its way.
     pub(super) fn is_arriving(&self) -> bool {
         self.arriving.is_some()
     }

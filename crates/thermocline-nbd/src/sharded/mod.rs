@@ -407,7 +407,7 @@ impl<D: Driver> Sharded<D> {
     }
 }
 
-/// Whether another shard lends the bytes of what it serves: those of a whole read.
+/// Return `true` if another shard lends the bytes of what it serves: those of a whole read.
 fn is_lent(place: Place, piece: &Piece) -> bool {
     piece.command == Command::Read && matches!(place, Place::Single(_))
 }

@@ -237,7 +237,7 @@ fn a_shard_is_needed_until_no_other_has_clients() {
     assert!(!shards[0].is_needed(false));
 }
 
-/// Whether something woke a shard.
+/// Return `true` if something woke a shard.
 fn is_rung(shard: &Sharded<MemoryDriver>) -> bool {
     let bell = shard.bell.as_ref().unwrap();
     let mut waits = [PollFd::from_borrowed_fd(bell.event(), PollFlags::IN)];

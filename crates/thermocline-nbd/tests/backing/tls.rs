@@ -62,7 +62,7 @@ fn nbdkit_is_served_through_tls_and_killed() {
     check_nbdkit(&words, 2, engine);
 }
 
-/// Whether an error has these words, which the library writes as a sentence or as a name.
+/// Return `true` if an error has these words, which the library writes as a sentence or as a name.
 fn is_about(error: &str, words: &str) -> bool {
     let letters = |text: &str| text.replace(' ', "").to_lowercase();
     letters(error).contains(&letters(words))

@@ -24,7 +24,7 @@ pub(crate) struct Disk {
     /// Requests that it was asked for, by command, in the order of the wire's numbers.
     pub(crate) requests: [u64; 8],
     is_dead: bool,
-    /// Whether it takes requests and answers none of them.
+    /// `true` if it takes requests and answers none of them.
     pub(crate) is_silent: bool,
 }
 

@@ -75,7 +75,7 @@ struct Contender {
     /// Values of parameters that are tried, each alone; the best run is shown.
     #[serde(default)]
     tried: BTreeMap<String, Vec<u64>>,
-    /// Whether it has no flash, which cannot wear then.
+    /// `true` if it has no flash, which cannot wear then.
     #[serde(default)]
     without_flash: bool,
 }

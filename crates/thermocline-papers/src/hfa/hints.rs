@@ -20,7 +20,7 @@ pub(crate) struct Hints {
 pub(crate) struct HintGroup {
     /// They moved at least so often, and less than twice as often.
     pub(super) hints: u64,
-    /// How many pages.
+    /// Number of pages.
     pub(super) pages: u64,
     /// How often each was accessed, on average.
     pub(super) accesses: f64,
@@ -34,7 +34,7 @@ pub(crate) struct HintGroup {
 struct Page {
     accesses: u64,
     hints: u64,
-    /// Whether it left a level since its last access.
+    /// `true` if it left a level since its last access.
     has_left: bool,
     distances: u64,
     returns: u64,

@@ -93,7 +93,7 @@ struct Reading {
     /// The algorithms that have these; all three if none is named.
     #[serde(default)]
     policies: Vec<String>,
-    /// Whether it is one of the partition, and the length of the history is looked at, too.
+    /// `true` if it is one of the partition, and the length of the history is looked at, too.
     #[serde(default)]
     is_of_partition: bool,
 }
@@ -114,7 +114,7 @@ pub(crate) struct About {
     ratios: Vec<u32>,
     /// Its requests in the paper (Table 3), if it is one of the paper's.
     paper_requests: Option<f64>,
-    /// Whether Figures 8 to 10 and the readings leave it out, as it takes too long.
+    /// `true` if Figures 8 to 10 and the readings leave it out, as it takes too long.
     #[serde(default)]
     is_long: bool,
 }
@@ -316,7 +316,7 @@ impl WorkloadResult {
         Some((best.at, best.hit_ratio))
     }
 
-    /// Whether pages return often enough that algorithms can differ.
+    /// Return `true` if pages return often enough that algorithms can differ.
     fn has_reuse(&self, experiment: &Experiment) -> bool {
         let ratios = self.points.iter().map(|point| point.summary.aggregate_hit_ratio() * 100.0);
         ratios.fold(0.0, f64::max) >= experiment.least_hits_percent

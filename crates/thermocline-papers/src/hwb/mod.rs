@@ -62,7 +62,7 @@ pub(crate) struct Drive {
     footprint_share: Option<f64>,
     /// Free pages of a plane below which it collects garbage, as a share.
     gc_threshold: Option<f64>,
-    /// Whether collecting garbage takes time.
+    /// `true` if collecting garbage takes time.
     gc_time: Option<bool>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Contender {
     /// Parameters that differ from the defaults.
     #[serde(default)]
     parameters: BTreeMap<String, String>,
-    /// Whether the paper's figures show it.
+    /// `true` if the paper's figures show it.
     #[serde(default)]
     in_figures: bool,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Variant {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct About {
-    /// Whether requests come at the recording's times; else a fixed number is outstanding.
+    /// `true` if requests come at the recording's times; else a fixed number is outstanding.
     #[serde(default)]
     timed: bool,
     /// What the paper says of it, if it is one of the paper's.

@@ -14,7 +14,7 @@ pub(crate) enum Judge {
     Fastest {
         of: Vec<Camp>,
         than: Vec<Camp>,
-        /// Whether time is that of simulated devices.
+        /// `true` if time is that of simulated devices.
         #[serde(default)]
         simulated: bool,
         #[serde(default)]

@@ -118,7 +118,7 @@ fn check_columns(mut fields: Fields<'_>) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Whether an event may be called so, as `P-DCStart` and `UnknownEvent/Classic` are.
+/// Return `true` if an event may be called so, as `P-DCStart` and `UnknownEvent/Classic` are.
 fn is_event_name(name: &[u8]) -> bool {
     name.first().is_some_and(u8::is_ascii_alphabetic)
         && name.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte))

@@ -38,7 +38,7 @@ const RECORD_BYTES: [usize; 8] = [24, 28, 36, 40, 44, 52, 68, 100];
 const READS: u32 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 12;
 const WRITES: u32 = 0b0110_1101_1111_1000;
 
-/// How many tenants a reader remembers the volumes of.
+/// Number of tenants a reader remembers the volumes of.
 const KNOWN_TENANTS: usize = 64;
 /// No tenant has this number: they have 24 bits.
 const NO_TENANT: u32 = u32::MAX;

@@ -62,7 +62,7 @@ pub(super) fn read(record: &[u8], volume: u32) -> Request {
     Request { at, op: Op::Read, volume, extent }
 }
 
-/// Whether `sample` can be the beginning of a trace: among its records at most one in a hundred
+/// Return `true` if `sample` can be the beginning of a trace: among its records at most one in a hundred
 /// goes back in time, has no size, or has a next access that does not lie ahead; and where the next
 /// access is in the sample, at most one in ten is to another object (cut or merged traces).
 fn fits(sample: &[u8]) -> bool {

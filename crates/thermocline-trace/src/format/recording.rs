@@ -40,7 +40,7 @@ struct Recording {
     volume_of: VolumeOf,
     /// The number of each file's volume, once it has one.
     volumes: Vec<Option<u32>>,
-    /// Whether each file is of a class that is wanted; empty if all are.
+    /// `true` if each file is of a class that is wanted; empty if all are.
     is_wanted: Vec<bool>,
 }
 

@@ -28,7 +28,7 @@ const LENGTHS: u16 = 1 << 0 | 1 << 1 | 1 << 4 | 1 << 5;
 /// Sectors and microseconds below this one have addresses and times.
 const PLAIN_MAX: u64 = 1 << 48;
 
-/// How many records are looked at to recognise a version.
+/// Number of records that are looked at to recognise a version.
 const SAMPLE_RECORDS: usize = 1000;
 
 pub(crate) const FORMAT: Format =

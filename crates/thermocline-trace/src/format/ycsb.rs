@@ -24,7 +24,7 @@ pub(crate) const FORMAT: Format = Format { is_page_numbered: true, ..Format::tex
 #[derive(Debug, Default)]
 struct Ycsb {
     keys: Keys,
-    /// Whether the value of the last operation was not closed in its line.
+    /// `true` if the value of the last operation was not closed in its line.
     is_open: bool,
 }
 

@@ -59,7 +59,7 @@ struct PageUse {
 }
 
 impl PageUse {
-    /// Whether the next page is always accessed soon after this one.
+    /// Return `true` if the next page is always accessed soon after this one.
     fn leads(&self, next: &Self) -> bool {
         let steps = 1..=STEP_MAX;
         let step = |one: u64, other: u64| other.checked_sub(one);

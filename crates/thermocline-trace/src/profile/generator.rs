@@ -280,7 +280,7 @@ impl ProfileGenerator {
         true
     }
 
-    /// Whether the next access of an extent writes.
+    /// Return `true` if the next access of an extent writes.
     fn op(&mut self, extent: &Alive, part: u8) -> u8 {
         match extent.class {
             ONLY_READS => return 0,

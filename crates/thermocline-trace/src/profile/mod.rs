@@ -63,7 +63,7 @@ const ONLY_WRITES: u8 = 5;
 /// The distributions of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Draw {
-    /// How many pages an extent has.
+    /// Number of pages an extent has.
     Pages,
     /// How often it is accessed.
     Accesses,
@@ -75,7 +75,7 @@ enum Draw {
     Gap,
     /// The same if fewer are left, and not only one.
     LateGap,
-    /// Whether an access writes.
+    /// `true` if an access writes.
     Op,
     /// From one request to the next, in time.
     Wait,

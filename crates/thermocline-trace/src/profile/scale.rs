@@ -22,7 +22,7 @@ pub(super) const fn code<const BITS: u32>(number: u64) -> Code {
     ((shift << BITS) + (number >> shift) as u32) as Code
 }
 
-/// How many buckets there are.
+/// Return the number of buckets.
 pub(super) const fn codes<const BITS: u32>() -> Code {
     code::<BITS>(GREATEST) + 1
 }

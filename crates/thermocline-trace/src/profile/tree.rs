@@ -85,7 +85,7 @@ pub(super) struct Observation {
     pub(super) outcomes: [Code; 2],
     /// The same in wider buckets, by which trees grow.
     pub(super) wide: [Code; 2],
-    /// How many draws this one stands for.
+    /// Number of draws this one stands for.
     pub(super) count: u32,
     /// How many accesses depend on it, for each of these draws.
     pub(super) weight: u32,
@@ -422,7 +422,7 @@ impl Histograms {
         }
     }
 
-    /// How many outcomes a group has, of the kind that has fewer.
+    /// Return the number of outcomes a group has, of the kind that has fewer.
     fn outcomes(&self, group: usize) -> usize {
         let all = &self.weights[self.of_group(group)];
         let count = |kind: &[f64]| kind.iter().filter(|weight| **weight > 0.0).count();

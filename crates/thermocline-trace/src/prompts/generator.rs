@@ -16,13 +16,13 @@ use crate::generate::random::SplitMix64;
 /// What conversations to make. Lengths are means of exponential distributions, at least one token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conversations {
-    /// How many prompts.
+    /// Number of prompts.
     pub prompts: u32,
     /// Tokens of a block.
     pub block_tokens: u32,
-    /// How many conversations go on at a time.
+    /// Number of conversations that go on at a time.
     pub concurrent: u32,
-    /// How many system prompts there are; each conversation begins with one of them, the k-th with a
+    /// Number of system prompts; each conversation begins with one of them, the k-th with a
     /// probability proportional to 1 / k.
     pub system_prompts: u32,
     /// Tokens of every system prompt.

@@ -102,7 +102,7 @@ impl PromptFormat {
         }
     }
 
-    /// Whether its chains have a block for the last tokens that do not fill one.
+    /// Return `true` if its chains have a block for the last tokens that do not fill one.
     const fn keeps_part(self) -> bool {
         match self {
             Self::Mooncake | Self::Bailian | Self::Generated => true,

@@ -78,7 +78,7 @@ impl Record {
         }
     }
 
-    /// Whether it is a heading that says how blocks are cut.
+    /// Return `true` if it is a heading that says how blocks are cut.
     pub(super) fn is_heading(&self) -> bool {
         self.schema.is_some() && self.hash_ids.is_none()
     }

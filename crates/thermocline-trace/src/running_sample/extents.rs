@@ -97,7 +97,7 @@ impl Extents {
         }
     }
 
-    /// Whether an extent is in the sample.
+    /// Return `true` if an extent is in the sample.
     pub(super) fn takes(&self, volume: u32, extent: u64) -> bool {
         if self.halvings == 0 {
             return true;

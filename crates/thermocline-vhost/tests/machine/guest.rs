@@ -49,7 +49,7 @@ pub(crate) const INDIRECT: u16 = 4;
 /// How a request is laid out in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// Whether its descriptors are in a table of their own.
+    /// `true` if its descriptors are in a table of their own.
     pub(crate) is_indirect: bool,
     /// Into how many parts the data are cut.
     pub(crate) parts: usize,
@@ -232,7 +232,7 @@ impl Guest {
         self.offer(ring, head);
     }
 
-    /// How many requests the server has noted as taken and not answered.
+    /// Return the number of requests the server has noted as taken and not answered.
     pub(crate) fn in_flight(&self) -> usize {
         use std::os::unix::fs::FileExt as _;
 
@@ -263,7 +263,7 @@ impl Guest {
         self.rings[usize::from(ring)].kick.write(1).unwrap();
     }
 
-    /// Whether a request of a ring is to be answered, or its answer to be taken.
+    /// Return `true` if a request of a ring is to be answered, or its answer to be taken.
     pub(crate) fn is_waiting(&self, ring: u16) -> bool {
         let Ring { available, used, .. } = self.rings[usize::from(ring)];
         available != used

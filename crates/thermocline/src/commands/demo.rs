@@ -21,7 +21,7 @@ const BASELINES: [&str; 3] = ["lfu", "arc", "lru"];
 /// The flash size at which shipped caches are shown, as a multiple of RAM.
 const SHIPPED_FLASH: f64 = 4.0;
 
-/// How many published policies are shown beside them.
+/// Number of published policies that are shown beside them.
 const BEST: usize = 3;
 
 /// Runs the command.

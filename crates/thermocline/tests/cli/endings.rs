@@ -12,7 +12,7 @@ use super::text;
 /// How long a command may take until it writes, or ends.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Whether a process has a file of a folder open, with a name or without.
+/// Return `true` if a process has a file of a folder open, with a name or without.
 pub(crate) fn writes_to(process: u32, folder: &Path) -> bool {
     let Ok(open) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
     let mut files = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());

@@ -18,7 +18,7 @@ fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
 }
 
-/// Whether strace is there and may trace; says so if not.
+/// Return `true` if strace is there and may trace; says so if not.
 fn can_trace() -> bool {
     let tried =
         Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
@@ -29,7 +29,7 @@ fn can_trace() -> bool {
     can
 }
 
-/// Whether `trace record` would take bpftrace here; says what is missing if not.
+/// Return `true` if `trace record` would take bpftrace here; says what is missing if not.
 fn can_trace_in_the_kernel() -> bool {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
     let tracepoints =
@@ -372,7 +372,7 @@ fn check_attached(with: &str, mut server: Server, programs: &[&str]) {
     assert_eq!(found, programs.iter().copied().collect(), "{shown}");
 }
 
-/// Whether there is a program that gives others a terminal.
+/// Return `true` if there is a program that gives others a terminal.
 fn has_script() -> bool {
     let has = Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !has {

@@ -32,7 +32,7 @@ impl Drop for Loop {
     }
 }
 
-/// Whether a command that needs rights or a program succeeded.
+/// Return `true` if a command that needs rights or a program succeeded.
 fn succeeds(program: &str, words: &[&str]) -> bool {
     let mut run = Command::new(program);
     run.args(words)

@@ -32,7 +32,8 @@ fn must(words: &[&str]) -> String {
     said
 }
 
-/// Whether all of it is there: root, a loop device, and the programs, each with its Debian package.
+/// Return `true` if all of it is there: root, a loop device, and the programs, each with its Debian
+/// package.
 fn can_mount(programs: &[(&str, &str)]) -> bool {
     let wanted = [("nbdfuse", "libnbd-bin"), ("losetup", "mount")];
     for &(program, package) in wanted.iter().chain(programs) {

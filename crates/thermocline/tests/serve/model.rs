@@ -40,7 +40,7 @@ impl Model {
         (self.first_page * PAGE) as u64
     }
 
-    /// How many sectors its range has.
+    /// Return the number of sectors its range has.
     pub(crate) fn sectors(&self) -> usize {
         self.pages.len() * SECTORS
     }

@@ -69,7 +69,7 @@ fn assert_holds(cache: &Cache, held_pages: usize, dirty_pages: usize) {
     assert_eq!([of("held_pages"), of("dirty_pages")], [held_pages as u64, dirty_pages as u64]);
 }
 
-/// Whether each first page of a MiB of the backing store is as it was written.
+/// Return `true` if each first page of a MiB of the backing store is as it was written.
 fn are_home(cache: &Cache) -> Vec<bool> {
     let bytes = cache.bytes("disk.img");
     (0..8_u8).map(|mib| bytes[usize::from(mib) * MIB..][..4096] == [mib + 1; 4096]).collect()

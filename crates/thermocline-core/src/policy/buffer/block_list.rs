@@ -69,7 +69,7 @@ trait Order: Debug {
 struct Written {
     /// How many pages of the block are in the buffer now.
     pages: u32,
-    /// Whether the block has just been written from its first page to its last.
+    /// `true` if the block has just been written from its first page to its last.
     is_sequential: bool,
 }
 
@@ -205,7 +205,7 @@ impl<O: Order> BlockList<O> {
         self.order.evicted(block);
     }
 
-    /// Whether a write of this page ends a run over the whole block.
+    /// Return `true` if a write of this page ends a run over the whole block.
     fn ends_run(&mut self, page: PageId, block: u32) -> bool {
         let offset = self.blocks.offset(page);
         let next = &mut self.next_offset[block as usize];

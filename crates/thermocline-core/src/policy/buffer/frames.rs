@@ -50,27 +50,27 @@ impl Frames {
         }
     }
 
-    /// How many pages fit.
+    /// Return the number of pages that fit.
     pub(super) fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// How many pages there are.
+    /// Return the number of pages.
     pub(super) fn held(&self) -> u32 {
         self.held
     }
 
-    /// Whether another page needs room first.
+    /// Return `true` if another page needs room first.
     pub(super) fn are_full(&self) -> bool {
         self.held == self.capacity
     }
 
-    /// Whether a page is in the buffer.
+    /// Return `true` if a page is in the buffer.
     pub(super) fn hold(&self, page: PageId) -> bool {
         self.state[page.index()] != 0
     }
 
-    /// Whether a page is in the buffer, and newer than the NAND's copy.
+    /// Return `true` if a page is in the buffer, and newer than the NAND's copy.
     pub(super) fn is_dirty(&self, page: PageId) -> bool {
         self.state[page.index()] & DIRTY != 0
     }

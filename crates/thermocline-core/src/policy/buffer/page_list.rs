@@ -76,7 +76,7 @@ pub struct PageList {
     order: Lists,
     /// The clean pages of the window, in the same order; none if there is no window.
     clean: Lists,
-    /// How many pages lie outside the window once the buffer is full.
+    /// Number of pages that lie outside the window once the buffer is full.
     working_pages: u32,
     second_chance: Option<SecondChance>,
     reads: Reads,
@@ -163,7 +163,7 @@ impl Reads {
         }
     }
 
-    /// Whether a read leaves everything as it is.
+    /// Return `true` if a read leaves everything as it is.
     pub(super) fn leave(self, is_held: bool) -> bool {
         self == Self::Ignore || (self == Self::Touch && !is_held)
     }

@@ -99,9 +99,9 @@ pub struct Hat {
     hot_pages: u32,
     held_memory_pages: u32,
     held_flash_pages: u32,
-    /// Whether the hot zone was ever full.
+    /// `true` if the hot zone was ever full.
     is_hot_region_brushed: bool,
-    /// Whether flash was ever full.
+    /// `true` if flash was ever full.
     is_warm_region_brushed: bool,
 }
 
@@ -315,7 +315,7 @@ impl Hat {
         }
     }
 
-    /// How many pages must have filled a zone before its region is brushed.
+    /// Return the number of pages that must have filled a zone before its region is brushed.
     fn quota(&self, capacity_pages: u32) -> u32 {
         if self.early_brush { capacity_pages.min(1) } else { capacity_pages }
     }

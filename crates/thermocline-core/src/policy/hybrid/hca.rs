@@ -105,7 +105,7 @@ struct Ram {
     once: VecDeque<(u32, Stamp)>,
     /// The slots of the other pages of the first level, the next victim least.
     often: LazyHeap<Rank>,
-    /// How many pages the first level has.
+    /// Number of pages the first level has.
     level_len: u32,
     level_pages: u32,
     /// The SSD blocks with pages in the buffer, each of which is a group. What has a slot here is a block,
@@ -364,7 +364,7 @@ impl Flash {
     }
 }
 
-/// How many holes the order of so many pages may have.
+/// Return the number of holes that the order of this many pages may have.
 const fn holes_of(pages: u32) -> u32 {
     pages / 4
 }

@@ -85,7 +85,7 @@ pub struct Tac {
     extents: Vec<Extent>,
     /// The extents that have pages on flash, the coldest first: while none is halved, they only warm.
     coldest: LazyHeap<Coldness>,
-    /// How many extents have pages on flash.
+    /// Number of extents that have pages on flash.
     extents_on_flash: usize,
     /// The slots of flash. A page may own one that does not hold its version.
     slots: Slots,
@@ -115,7 +115,7 @@ struct FlashCopy {
     admission: u64,
     /// The slot of the same extent whose page was admitted next.
     next_in_extent: u32,
-    /// Whether it holds the disk's version of the page.
+    /// `true` if it holds the disk's version of the page.
     is_valid: bool,
 }
 

@@ -216,7 +216,7 @@ impl TwoTier {
         true
     }
 
-    /// Whether a page that is offered to flash is not offered for the first time, if that matters.
+    /// Return `true` if a page that is offered to flash is not offered for the first time, if that matters.
     fn is_known(&mut self, page: PageId) -> bool {
         let Some(refused) = &mut self.refused else { return true };
         if let Some(position) = refused.find(page) {

@@ -121,7 +121,7 @@ impl Chain {
         }
     }
 
-    /// Whether the first tier of another client holds a page.
+    /// Return `true` if the first tier of another client holds a page.
     fn is_in_another_top(&self, top: Tier, page: PageId) -> bool {
         self.hierarchy.other_tops(top).any(|other| self.holds(other, page))
     }

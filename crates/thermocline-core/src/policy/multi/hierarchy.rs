@@ -92,7 +92,7 @@ impl Hierarchy {
         self.disk
     }
 
-    /// How many pages a cache may hold.
+    /// Return the number of pages a cache may hold.
     pub(super) fn capacity(&self, cache: Tier) -> u32 {
         self.capacity_pages[cache.index()]
     }
@@ -108,7 +108,7 @@ impl Hierarchy {
         Tier(client)
     }
 
-    /// Whether a tier is the first of a client.
+    /// Return `true` if a tier is the first of a client.
     pub(super) const fn is_top(&self, tier: Tier) -> bool {
         self.clients.owns(tier)
     }
@@ -241,7 +241,7 @@ impl Hierarchy {
         }
     }
 
-    /// Whether the page is read where it was found: a write miss may do without.
+    /// Return `true` if the page is read where it was found: a write miss may do without.
     fn is_read(&self, access: Access, found: Tier) -> bool {
         found != self.disk || self.write_miss.fetches(access.op)
     }

@@ -100,7 +100,7 @@ impl HintK {
         if self.holds(top, page) { top } else { self.hierarchy.disk() }
     }
 
-    /// Whether a cache holds a page.
+    /// Return `true` if a cache holds a page.
     fn holds(&self, cache: Tier, page: u32) -> bool {
         self.tiers[cache.index()].contains(page)
     }

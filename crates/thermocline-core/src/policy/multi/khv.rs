@@ -23,7 +23,7 @@ const MOVE_BITS: u32 = 2;
 /// The only list: histories of pages that are in no cache, newest first.
 const GHOSTS: u32 = 0;
 
-/// How many moves count.
+/// Number of moves that count.
 pub(super) const STEPS: Parameter = Parameter::integer("khv_steps", 1..=MOVES_MAX, 3)
     .summary("moves between tiers that a page's hint value is made of (K)")
     .source("reconstruction");
@@ -106,7 +106,7 @@ impl Moves {
         value
     }
 
-    /// Whether the page has moved.
+    /// Return `true` if the page has moved.
     fn are_known(&self, number: u32) -> bool {
         self.of_page[number as usize] != 0
     }
@@ -152,7 +152,7 @@ impl Histories {
         self.moves.value(number)
     }
 
-    /// Whether moves of the page are known.
+    /// Return `true` if moves of the page are known.
     pub(super) fn are_known(&self, number: u32) -> bool {
         self.moves.are_known(number)
     }
@@ -177,12 +177,12 @@ impl Histories {
         }
     }
 
-    /// Whether the history is that of a page in no cache.
+    /// Return `true` if the history is that of a page in no cache.
     pub(super) fn is_ghost(&self, number: u32) -> bool {
         self.ghosts.contains(number)
     }
 
-    /// How many histories are kept of pages in no cache.
+    /// Return the number of histories that are kept of pages in no cache.
     pub(super) fn ghosts(&self) -> u32 {
         self.ghosts.len(GHOSTS)
     }

@@ -116,8 +116,8 @@ impl Adaptation {
         self.probability
     }
 
-    /// Whether it is too early for [`adapt`](Self::adapt) to do anything, however long the tiers live: it
-    /// acts on no life of half the tier's pages or less.
+    /// Return `true` if it is too early for [`adapt`](Self::adapt) to do anything, however long the
+    /// tiers live: it acts on no life of half the tier's pages or less.
     #[inline]
     pub(super) fn is_early(&self, now: u64, capacity_pages: u32) -> bool {
         let least = capacity_pages / 2 + 1;

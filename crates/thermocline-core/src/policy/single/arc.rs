@@ -34,7 +34,7 @@ pub struct Arc {
     capacity_pages: u32,
     /// The target length of T1, the paper's p.
     target_pages: f64,
-    /// Whether a page was taken out: then the cache may have room while there are ghosts.
+    /// `true` if a page was taken out: then the cache may have room while there are ghosts.
     has_forgotten: bool,
 }
 
@@ -58,7 +58,7 @@ impl Arc {
         [FREQUENT, RECENT].map(|list| self.lists.iter(list).rev())
     }
 
-    /// Whether a page of the cache was referenced again: then it is in T2.
+    /// Return `true` if a page of the cache was referenced again: then it is in T2.
     pub fn is_frequent(&self, page: PageId) -> bool {
         self.lists.queue_of(page) == Some(FREQUENT)
     }

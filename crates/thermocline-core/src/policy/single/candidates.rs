@@ -60,13 +60,13 @@ impl Pointer {
         }
     }
 
-    /// How many candidates a round wants in a cache of so many pages.
+    /// Return the number of candidates a round wants in a cache of so many pages.
     pub(super) fn candidates(&self, pages: u64) -> u64 {
         let candidates = u64::from(CANDIDATES_PER_EVICTION) + pages / 100;
         if pages > 2 { candidates.min(u64::from(self.candidates_max)) } else { 1 }
     }
 
-    /// Whether the page that the pointer passes is a candidate.
+    /// Return `true` if the page that the pointer passes is a candidate.
     pub(super) fn takes(&mut self, references: u32) -> bool {
         let near = self.length * self.near_share / 100;
         if self.near.candidates == 0 && self.steps > near {
@@ -145,8 +145,8 @@ impl Newcomers {
         if self.count() > reserved { self.pages.pop_front() } else { None }
     }
 
-    /// Whether they are fewer than ten times those that are reserved for, so that they are not candidates
-    /// enough.
+    /// Return `true` if they are fewer than ten times those that are reserved for, so that they are not
+    /// candidates enough.
     pub(super) fn are_few(&self, cached: u32) -> bool {
         self.count() < u64::from(cached) * self.reserved_share / 10
     }

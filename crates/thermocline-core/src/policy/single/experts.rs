@@ -80,7 +80,7 @@ pub(super) struct Known {
     pub(super) time: u64,
     /// How many there were.
     pub(super) references: u32,
-    /// Whether the page is in the cache.
+    /// `true` if the page is in the cache.
     is_cached: bool,
 }
 
@@ -274,7 +274,7 @@ impl Frequencies {
         prefetch(&self.known, page.index());
     }
 
-    /// Whether a page is in the cache.
+    /// Return `true` if a page is in the cache.
     pub(super) fn contains(&self, page: PageId) -> bool {
         self.known(page).is_cached
     }

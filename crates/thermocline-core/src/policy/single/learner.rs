@@ -91,7 +91,7 @@ impl Learner {
         }
     }
 
-    /// Whether a marked page becomes a sample.
+    /// Return `true` if a marked page becomes a sample.
     pub(super) fn chooses(&self, draws: &mut SplitMix64) -> bool {
         self.model.is_none() || draws.below(MARKS_PER_SAMPLE) == 0
     }
@@ -125,12 +125,12 @@ const WINDOW_PERIOD: u64 = 1_000_000;
 /// Remembered pages beyond the window's.
 const MARGIN: u32 = 2;
 
-/// How many pages are known, and whether more are worth it.
+/// Number of pages that are known, and whether more are worth it.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     /// Known pages per cached page.
     factor: u32,
-    /// Whether it was full since it has this size.
+    /// `true` if it was full since it has this size.
     is_full: bool,
     /// Since then, or since the last look: references, hits, and references to known pages.
     references: u64,
@@ -143,12 +143,12 @@ impl Window {
         Self { factor: WINDOW_MIN, is_full: false, references: 0, hits: 0, known: 0 }
     }
 
-    /// How many pages it has at most, above a cache of so many.
+    /// Return the number of pages it has at most, above a cache of so many.
     pub(super) fn pages(&self, cached: u32) -> u32 {
         cached.saturating_mul(self.factor).saturating_add(MARGIN)
     }
 
-    /// Whether one of the remembered pages must be forgotten.
+    /// Return `true` if one of the remembered pages must be forgotten.
     pub(super) fn fills(&mut self, cached: u32, remembered: u32) -> bool {
         let fills = remembered >= self.pages(cached) - cached;
         self.is_full |= fills;
@@ -164,8 +164,8 @@ impl Window {
         }
     }
 
-    /// Whether it grows: remembered pages return often enough, and a page more is worth as much as one
-    /// more in the cache.
+    /// Return `true` if it grows: remembered pages return often enough, and a page more is worth as much
+    /// as one more in the cache.
     pub(super) fn grows(&mut self) -> bool {
         if !self.is_full || self.references <= WINDOW_PERIOD {
             return false;

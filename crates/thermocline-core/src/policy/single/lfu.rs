@@ -128,7 +128,7 @@ impl Lfu {
         victim
     }
 
-    /// Whether a page that was referenced once comes before what ranks so among the others.
+    /// Return `true` if a page that was referenced once comes before what ranks so among the others.
     #[inline]
     fn is_first(&self, page: PageId, other: Option<Rank>) -> bool {
         other.is_none_or(|other| self.record(page).rank() < other)

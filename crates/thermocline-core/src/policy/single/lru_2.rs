@@ -79,7 +79,7 @@ struct History {
     /// HIST(p, 2): the one before, shifted by the correlated period of that.
     second: u64,
     is_held: bool,
-    /// Whether it came up as victim in a correlated period.
+    /// `true` if it came up as victim in a correlated period.
     is_waiting: bool,
 }
 
@@ -149,7 +149,7 @@ impl Lru2 {
         victim
     }
 
-    /// Whether the last reference to a page is so recent that another would be correlated to it.
+    /// Return `true` if the last reference to a page is so recent that another would be correlated to it.
     #[inline]
     fn is_correlated(&self, page: PageId) -> bool {
         self.now - self.history(page).last <= self.correlated

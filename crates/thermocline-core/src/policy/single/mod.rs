@@ -243,7 +243,7 @@ pub trait Replacement: Debug {
     /// A reference to a page.
     fn refer(&mut self, page: PageId, op: Op) -> Outcome;
 
-    /// Whether a page is in the cache.
+    /// Return `true` if a page is in the cache.
     fn contains(&self, page: PageId) -> bool;
 
     /// Takes a page out of the cache if it is there, and forgets what is known of it.

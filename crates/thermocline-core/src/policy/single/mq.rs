@@ -115,12 +115,12 @@ impl Mq {
         })
     }
 
-    /// How many histories are kept of pages that were evicted.
+    /// Return the number of histories that are kept of pages that were evicted.
     fn ghosts(&self) -> u32 {
         self.orders.len(self.queues)
     }
 
-    /// How many pages the cache holds.
+    /// Return the number of pages the cache holds.
     fn len(&self) -> u32 {
         (0..self.queues).map(|queue| self.orders.len(queue)).sum()
     }

@@ -191,7 +191,7 @@ impl WTinyLfu {
         evicted
     }
 
-    /// Whether a page that leaves the window takes the place of the main cache's victim.
+    /// Return `true` if a page that leaves the window takes the place of the main cache's victim.
     #[inline]
     fn is_admitted(&mut self, candidate: PageId, victim: PageId) -> bool {
         let count = self.histogram.estimate(candidate);

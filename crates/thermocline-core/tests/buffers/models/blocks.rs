@@ -77,7 +77,7 @@ impl Sequences {
         Self { pages_per_block, written: BTreeMap::new() }
     }
 
-    /// Whether this write is the last one of a block that was written in sequence.
+    /// Return `true` if this write is the last one of a block that was written in sequence.
     fn completes(&mut self, page: u64) -> bool {
         let offset = page % self.pages_per_block;
         let written = self.written.entry(page / self.pages_per_block).or_insert(0);
@@ -98,7 +98,7 @@ impl Sequences {
 #[derive(Debug)]
 pub(crate) struct Bplru {
     capacity: usize,
-    /// Whether a block written in sequence becomes the least recently used one.
+    /// `true` if a block written in sequence becomes the least recently used one.
     has_compensation: bool,
     list: BlockList,
     sequences: Sequences,

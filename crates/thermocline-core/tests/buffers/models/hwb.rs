@@ -144,7 +144,7 @@ pub(crate) struct Adaptation {
     pub(crate) minimum: usize,
 }
 
-/// Whether the cold tail is flushed before its room is needed, and its effective distance.
+/// `true` if the cold tail is flushed before its room is needed, and its effective distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActiveFlush {
     Off,
@@ -164,15 +164,15 @@ pub(crate) struct Setup {
     pub(crate) sigma_step: Option<(f64, u64)>,
     /// Without, the temperature is `F_self / F_avg`.
     pub(crate) predictor: Option<Predictor>,
-    /// Whether a page cools down while it is not written.
+    /// `true` if a page cools down while it is not written.
     pub(crate) has_ageing: bool,
     pub(crate) window: Window,
     pub(crate) mean: Mean,
-    /// How many ghosts; four times the capacity if not given.
+    /// Number of ghosts; four times the capacity if not given.
     pub(crate) ghosts: Option<usize>,
     pub(crate) adaptation: Option<Adaptation>,
     pub(crate) regions: Regions,
-    /// Whether the block that a page comes into is flushed only if there is no other.
+    /// `true` if the block that a page comes into is flushed only if there is no other.
     pub(crate) spares_own_block: bool,
     pub(crate) active_flush: ActiveFlush,
 }
@@ -420,7 +420,7 @@ impl Hwb {
         self.assert_invariants();
     }
 
-    /// Whether a page may enter a page region: it has room, or its tail is colder.
+    /// Return `true` if a page may enter a page region: it has room, or its tail is colder.
     fn is_hot_enough(&self, page: u64, list: &[u64], region: usize) -> bool {
         if list.len() < self.sizes[region] {
             return true;

@@ -29,7 +29,7 @@ pub(crate) trait BufferModel {
     /// One page access; returns the batches flushed to NAND by it, each batch the ascending pages
     /// of one block (or one page), in the order of flushing.
     fn access(&mut self, page: u64, write: bool) -> Vec<Vec<u64>>;
-    /// Whether the page is in the buffer.
+    /// Return `true` if the page is in the buffer.
     fn contains(&self, page: u64) -> bool;
     /// The dirty pages in the buffer.
     fn dirty(&self) -> BTreeSet<u64>;

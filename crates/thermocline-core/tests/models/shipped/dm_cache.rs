@@ -235,7 +235,7 @@ impl DmCache {
         }
     }
 
-    /// Whether the block of a page that is not cached should be.
+    /// Return `true` if the block of a page that is not cached should be.
     fn is_hot(&mut self, page: u32) -> bool {
         let (region, levels) = (page / self.region_pages, self.hotspot.levels.len());
         match self.hotspot.level(region) {

@@ -54,7 +54,7 @@ fn signed(count: usize) -> i64 {
     i64::try_from(count).expect("counts of tests are small")
 }
 
-/// How many accesses make a second.
+/// Return the number of accesses that make a second.
 fn second(given: &[(String, String)]) -> u64 {
     value(given, "accesses_per_second", 100)
 }

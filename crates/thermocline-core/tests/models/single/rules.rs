@@ -14,9 +14,9 @@ fn words(pages: &[u32]) -> String {
 /// FIFO, LRU and MRU: one queue, the newest last.
 pub(crate) struct OneQueue {
     pub(crate) capacity: usize,
-    /// Whether a hit makes a page the newest.
+    /// `true` if a hit makes a page the newest.
     pub(crate) is_renewed: bool,
-    /// Whether the newest page leaves, not the oldest.
+    /// `true` if the newest page leaves, not the oldest.
     pub(crate) is_newest_evicted: bool,
     pub(crate) queue: Vec<u32>,
 }

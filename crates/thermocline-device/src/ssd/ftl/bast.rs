@@ -70,7 +70,7 @@ impl Bast {
         Ok(())
     }
 
-    /// Whether the page can be programmed at its place in the data block.
+    /// Return `true` if the page can be programmed at its place in the data block.
     fn suits_data(&self, nand: &Nand, logical_block: u32, within: u32) -> bool {
         let data = self.data_of[logical_block as usize];
         data == NONE || within >= nand.block(data).written

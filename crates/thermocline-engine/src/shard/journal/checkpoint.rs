@@ -56,7 +56,7 @@ struct Checkpoint {
     first_copies: VecDeque<u32>,
     is_second_pass: bool,
     in_flight: u32,
-    /// Whether a sync that covers all blocks was started.
+    /// `true` if a sync that covers all blocks was started.
     is_syncing: bool,
 }
 
@@ -89,12 +89,12 @@ impl Checkpoints {
         self.current.is_some()
     }
 
-    /// Whether blocks are being written.
+    /// Return `true` if blocks are being written.
     pub(super) fn is_writing(&self) -> bool {
         self.current.as_ref().is_some_and(|checkpoint| checkpoint.in_flight > 0)
     }
 
-    /// Whether all blocks are written and no sync covers them yet.
+    /// Return `true` if all blocks are written and no sync covers them yet.
     pub(super) fn needs_sync(&self) -> bool {
         self.current.as_ref().is_some_and(|checkpoint| {
             checkpoint.left.is_empty() && checkpoint.in_flight == 0 && !checkpoint.is_syncing

@@ -44,7 +44,7 @@ impl Named {
         self.pages.get(&id).copied()
     }
 
-    /// Whether the page has the id that it should have.
+    /// Return `true` if the page has the id that it should have.
     pub(super) fn is_at_home(&self, page: u64) -> bool {
         !self.ids.contains_key(&page)
     }
@@ -62,7 +62,7 @@ impl Named {
         }
     }
 
-    /// How many pages have another id than they should.
+    /// Return the number of pages that have another id than they should.
     #[cfg(test)]
     pub(super) fn strays(&self) -> usize {
         self.ids.len()

@@ -22,7 +22,7 @@ const MARKERS: [&str; 8] = [
 ];
 /// Dashes and gaps, as wide as a pixel; none is a whole line.
 const DASHES: [&[u32]; 3] = [&[], &[7, 4], &[2, 3]];
-/// How many looks there are.
+/// Number of looks.
 const LOOKS: usize = COLOURS.len() * MARKERS.len();
 
 /// How one line, bar or point looks.
@@ -36,7 +36,7 @@ pub struct Style {
     pub marker: &'static str,
     /// Dashes and gaps of its line in pixels; none if it is whole.
     pub dashes: &'static [u32],
-    /// Whether it stands out. What does not is grey.
+    /// `true` if it stands out. What does not is grey.
     pub is_emphasised: bool,
 }
 

@@ -13,11 +13,11 @@ pub(super) struct Plot {
     pub y: Scale,
     /// Lines, bars or points that belong together, in the order of the legend.
     pub styles: Vec<Style>,
-    /// Whether the styles stand in a legend; else the marks are named otherwise.
+    /// `true` if the styles stand in a legend; else the marks are named otherwise.
     pub has_legend: bool,
     /// What colours stand for, where they stand for numbers.
     pub colours: Option<Colours>,
-    /// Whether a span of the x axis can be chosen in a small copy below.
+    /// `true` if a span of the x axis can be chosen in a small copy below.
     pub has_overview: bool,
     pub layers: Vec<Layer>,
 }

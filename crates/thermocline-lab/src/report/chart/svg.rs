@@ -17,7 +17,7 @@ const LINE: f64 = 18.0;
 const MARGIN: f64 = 10.0;
 /// From the ends of an axis of sizes to the first and last of them.
 const PADDING: f64 = 14.0;
-/// How many round numbers an axis has, about.
+/// Number of round numbers an axis has, about.
 const TICKS: u32 = 6;
 
 /// The drawing as a file of its own: black on white.

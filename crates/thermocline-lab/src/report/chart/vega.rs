@@ -13,7 +13,7 @@ const OVERVIEW: u32 = 36;
 
 /// The language that specifications are written in.
 const SCHEMA: &str = "https://vega.github.io/schema/vega-lite/v6.json";
-/// How many charts stand side by side in a specification of several, and how wide each is, in pixels.
+/// Number of charts that stand side by side in a specification of several, and how wide each is, in pixels.
 const COLUMNS: u32 = 3;
 const NARROW: u32 = 240;
 

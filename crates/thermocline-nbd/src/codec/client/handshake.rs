@@ -30,7 +30,7 @@ pub struct Wanted {
     pub security: Security,
 }
 
-/// Whether TLS protects a conversation.
+/// `true` if TLS protects a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Security {
     /// Everything is sent as it is.
@@ -49,7 +49,7 @@ pub struct Agreed {
     pub flags: u16,
     /// The sizes of requests that it likes.
     pub block_sizes: BlockSizes,
-    /// Whether replies are structured.
+    /// `true` if replies are structured.
     pub is_structured: bool,
     /// The contexts that were selected: the number by which replies refer to it, and its name.
     pub contexts: Vec<(u32, String)>,

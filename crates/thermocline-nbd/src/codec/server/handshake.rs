@@ -17,7 +17,7 @@ const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
 /// What the greeting says.
 const SERVER_FLAGS: u16 = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
 
-/// Whether clients encrypt.
+/// `true` if clients encrypt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// There is no TLS ("NOTLS").
@@ -37,7 +37,7 @@ const NAMES_BYTES_MAX: usize = 2048;
 pub struct Offer<'a> {
     /// Its exports. The empty name stands for the only one, if there is one only.
     pub exports: &'a [ExportInfo],
-    /// Whether clients encrypt.
+    /// `true` if clients encrypt.
     pub tls: TlsMode,
 }
 
@@ -75,7 +75,7 @@ pub struct Negotiated {
     pub export: usize,
     /// Its transmission flags, as the client was told.
     pub flags: u16,
-    /// Whether replies are structured.
+    /// `true` if replies are structured.
     pub is_structured: bool,
     /// The metadata contexts that the client selected.
     pub contexts: Contexts,
@@ -99,7 +99,7 @@ impl Contexts {
         Context::ALL.into_iter().zip(self.selected).filter(|(_, is_in)| *is_in).map(|(it, _)| it)
     }
 
-    /// Whether there are none.
+    /// Return `true` if there are none.
     pub fn is_empty(self) -> bool {
         self.iter().next().is_none()
     }

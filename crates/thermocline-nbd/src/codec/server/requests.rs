@@ -24,7 +24,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether a flag is set.
+    /// Return `true` if a flag is set.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }

@@ -115,7 +115,7 @@ impl Study {
         Self { id, ask, trace, opened, configurations, command, watch, state }
     }
 
-    /// How many configurations it has.
+    /// Return the number of configurations it has.
     pub(super) fn points(&self) -> usize {
         self.configurations.len()
     }
@@ -150,7 +150,7 @@ impl Study {
         self.state.wait_after(version).await;
     }
 
-    /// Whether nothing will change any more.
+    /// Return `true` if nothing will change any more.
     pub(super) fn is_over(&self) -> bool {
         self.state.look(|state, _| state.phase.is_over())
     }

@@ -114,7 +114,7 @@ fn named_in(files: &[PathBuf], named: &Named) -> Option<Files> {
     }
 }
 
-/// Whether the name begins so, and is not that of a file that stands beside a recording.
+/// Return `true` if the name begins so, and is not that of a file that stands beside a recording.
 fn is_trace(path: &Path, begin: &str) -> bool {
     let name = reading::file_name(path).to_lowercase();
     let rest = name.strip_prefix(begin);
@@ -141,7 +141,7 @@ fn parts_of(files: &[PathBuf], pattern: &str, taken: &[PathBuf]) -> Vec<PathBuf>
     parts.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Whether a name matches a pattern, in which `*` stands for any text.
+/// Return `true` if a name matches a pattern, in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(begin) else { return false };

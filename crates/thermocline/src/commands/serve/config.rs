@@ -508,7 +508,7 @@ impl Backing {
     }
 }
 
-/// Whether a policy runs with the tiers that there are.
+/// Return `true` if a policy runs with the tiers that there are.
 pub(crate) fn check_depth(entry: &PolicyEntry, has_flash: bool) -> Result<()> {
     match entry.capabilities.depth {
         Depth::Ram => Ok(()),

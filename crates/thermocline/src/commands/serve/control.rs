@@ -39,9 +39,9 @@ pub(crate) struct ReplaceOrder {
     pub(crate) flash: PathBuf,
     /// What the policy may keep there; as much as on the old one by default.
     pub(crate) size_bytes: Option<u64>,
-    /// Whether what the new flash holds is given up.
+    /// `true` if what the new flash holds is given up.
     pub(crate) forces_init: bool,
-    /// Whether lost pages are given up: a later start does not know of them.
+    /// `true` if lost pages are given up: a later start does not know of them.
     pub(crate) forgets_lost: bool,
 }
 
@@ -266,7 +266,7 @@ fn bail_ending() -> Result<String> {
     bail!("the server ended before the flash was replaced; its note says which flash it needs")
 }
 
-/// Whether the server's own user or root is at the other end, whatever the socket's file permits.
+/// Return `true` if the server's own user or root is at the other end, whatever the socket's file permits.
 fn is_own(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(stream)

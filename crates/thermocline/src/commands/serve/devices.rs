@@ -68,7 +68,7 @@ impl AnyDriver {
         Ok(())
     }
 
-    /// Whether the backing store takes writes.
+    /// Return `true` if the backing store takes writes.
     pub(crate) fn may_write(&self) -> bool {
         match self {
             Self::Uring(_) | Self::Threads(_) | Self::Joint(_) => true,

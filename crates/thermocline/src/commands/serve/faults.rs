@@ -9,7 +9,7 @@ const RANGES_MAX: usize = 5;
 /// A fault, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Whether it lasts; else it is about what was.
+    /// `true` if it lasts; else it is about what was.
     pub(crate) lasts: bool,
     pub(crate) text: String,
 }

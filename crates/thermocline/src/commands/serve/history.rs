@@ -71,7 +71,7 @@ impl DayPoint {
 }
 
 impl History {
-    /// Whether a snapshot is to be kept.
+    /// Return `true` if a snapshot is to be kept.
     pub(super) fn is_due(&self, status: &Status) -> bool {
         self.day.back().is_none_or(|last| status.uptime_s - last.uptime_s >= STEP_S)
     }

@@ -59,7 +59,7 @@ pub(super) struct Request {
     /// The media types that the client takes.
     pub(super) accept: Option<String>,
     pub(super) body: Vec<u8>,
-    /// Whether the connection ends with the answer.
+    /// `true` if the connection ends with the answer.
     pub(super) is_last: bool,
 }
 

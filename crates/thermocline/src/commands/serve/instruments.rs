@@ -31,7 +31,7 @@ pub(crate) struct Instruments {
     start: Instant,
     /// The name of the export.
     export: String,
-    /// Whether the configuration has one, whatever became of it.
+    /// `true` if the configuration has one, whatever became of it.
     has_flash: bool,
     /// Bytes that it is rated to be written.
     flash_rated_written_bytes: Shared<Option<u64>>,

@@ -14,9 +14,9 @@ use crate::note::NotePlace;
 /// How an engine was left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
-    /// Whether the journal is sealed: everything is durable, on disk or on flash.
+    /// `true` if the journal is sealed: everything is durable, on disk or on flash.
     pub(crate) is_orderly: bool,
-    /// Whether the backing store has the newest bytes of every page.
+    /// `true` if the backing store has the newest bytes of every page.
     pub(crate) is_clean: bool,
     /// The number of the journal block that would have been next, summed over the shards.
     pub(crate) next_sequence: u64,
@@ -54,9 +54,9 @@ struct Known {
     /// What the note says while that flash works.
     running: SideFile,
     flash: KnownFlash,
-    /// Whether the epoch of the flash is durable. Until then the note stays as the start wrote it.
+    /// `true` if the epoch of the flash is durable. Until then the note stays as the start wrote it.
     has_begun: bool,
-    /// Whether the note says what it should.
+    /// `true` if the note says what it should.
     is_stored: bool,
     /// Which shards do not use the flash any more, because it failed.
     has_given_up: Vec<bool>,
@@ -117,7 +117,8 @@ impl Note {
         self.holds.iter().for_each(WriteHold::release);
     }
 
-    /// Whether the flash failed one of the shards: all give it up, because the note speaks for all.
+    /// Return `true` if the flash failed one of the shards: all give it up, because the note speaks for
+    /// all.
     pub(super) fn has_failed(&self) -> bool {
         self.holds.len() > 1 && matches!(self.lock().flash, KnownFlash::Failed)
     }

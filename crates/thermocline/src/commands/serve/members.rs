@@ -210,7 +210,7 @@ impl News {
         self.beats[shard].store(true, Ordering::Relaxed);
     }
 
-    /// Whether the loops of all others have gone round since this said so last.
+    /// Return `true` if the loops of all others have gone round since this said so last.
     fn all_beat(&self) -> bool {
         let others = &self.beats[1..];
         let is_all = others.iter().all(|beat| beat.load(Ordering::Relaxed));

@@ -427,7 +427,7 @@ fn come_to_rest(engine: &mut Engine<AnyDriver>, watchdog: &mut Watchdog) {
     }
 }
 
-/// Whether the backing store has the newest bytes of every page.
+/// Return `true` if the backing store has the newest bytes of every page.
 fn is_clean(shard: &Shard) -> bool {
     shard.dirty_slots() == 0 && shard.undurable_pages() == 0 && shard.lost_pages().is_empty()
 }

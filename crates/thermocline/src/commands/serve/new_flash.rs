@@ -81,7 +81,7 @@ pub(crate) fn new_flash(
     })
 }
 
-/// Whether two paths lead to one file or device.
+/// Return `true` if two paths lead to one file or device.
 fn is_same_device(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok()?;

@@ -34,7 +34,7 @@ const FRAME_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Recording {
     section: Record,
     batch: Batch,
-    /// Whether the last run may be continued by the next access.
+    /// `true` if the last run may be continued by the next access.
     is_run_open: bool,
     /// When the request came whose accesses come now.
     at: Nanos,

@@ -66,7 +66,7 @@ fn of_other_shards(error: FlashError, flash: &FlashSet) -> anyhow::Error {
     explained(error).context(format!("the configuration may say `shards = {shards}` again"))
 }
 
-/// Whether initialising a flash by force helps against an error.
+/// Return `true` if initialising a flash by force helps against an error.
 fn can_force(error: &FlashError) -> bool {
     if let FlashError::Region { error, .. } = error {
         return can_force(error);

@@ -36,11 +36,11 @@ pub(crate) struct Status {
     pub(crate) size_bytes: u64,
     /// Capacity of RAM and flash in pages.
     pub(crate) capacity_pages: [u64; 2],
-    /// Whether a flash is in use.
+    /// `true` if a flash is in use.
     pub(crate) has_flash: bool,
-    /// Whether there was to be one.
+    /// `true` if there was to be one.
     pub(crate) is_flash_configured: bool,
-    /// Whether writes and flushes fail because the note of the backing store cannot be written.
+    /// `true` if writes and flushes fail because the note of the backing store cannot be written.
     #[serde(default)]
     pub(crate) writes_held: bool,
     /// Page accesses by operation.
@@ -294,7 +294,7 @@ pub(crate) struct RecordingStatus {
     pub(crate) bypasses: u64,
     /// Bytes written to all files.
     pub(crate) written_bytes: u64,
-    /// Whether the file could not be written, so that nothing more is.
+    /// `true` if the file could not be written, so that nothing more is.
     pub(crate) has_failed: bool,
 }
 

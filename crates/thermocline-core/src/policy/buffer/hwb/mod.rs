@@ -286,7 +286,7 @@ impl Hwb {
         self.rules.terms(self.now, history, frequency, &self.frequencies)
     }
 
-    /// Whether a page may enter the hot or the warm region.
+    /// Return `true` if a page may enter the hot or the warm region.
     fn may_enter(&self, region: Region, page: PageId) -> bool {
         let has_room = self.pages.len(list_of(region)) < self.sizes[region as usize];
         has_room || self.is_always_promoted && self.sizes[region as usize] > 0 || {

@@ -16,11 +16,11 @@ use crate::config::Values;
 pub(super) struct Rules {
     /// The greatest scaling factor (Eq. 2).
     lambda_cap: f64,
-    /// Whether the factor is 2 times lambda, not 2 to the power of lambda.
+    /// `true` if the factor is 2 times lambda, not 2 to the power of lambda.
     is_product: bool,
-    /// Whether the last error of the prediction is added to the next one.
+    /// `true` if the last error of the prediction is added to the next one.
     with_residual: bool,
-    /// Whether a page that is overdue cools down.
+    /// `true` if a page that is overdue cools down.
     with_aging: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct History {
     /// The last re-use distance (`D_last`) and the one before it, in page writes.
     last: u64,
     last_but_one: u64,
-    /// How many distances there were.
+    /// Number of distances.
     distances: u32,
     /// Their mean (`D_avg`).
     mean: f64,

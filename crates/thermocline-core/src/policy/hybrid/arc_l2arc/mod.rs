@@ -131,7 +131,7 @@ struct Feed {
     write_max: u32,
     write_boost: u32,
     headroom: u32,
-    /// Whether ARC has evicted a page, or need not warm up.
+    /// `true` if ARC has evicted a page, or need not warm up.
     is_warm: bool,
 }
 

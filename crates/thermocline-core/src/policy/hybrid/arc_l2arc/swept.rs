@@ -32,7 +32,7 @@ pub(super) struct Swept {
     slots: Frames,
     slots_max: u32,
     hand: u32,
-    /// Whether the hand has passed the whole device once.
+    /// `true` if the hand has passed the whole device once.
     has_swept_once: bool,
     /// None if the device is too small for them.
     markers: Option<Markers>,
@@ -331,7 +331,7 @@ impl Feed<'_> {
 }
 
 impl Budget {
-    /// How many pages the next feed may write.
+    /// Return the number of pages the next feed may write.
     fn next_feed(&mut self) -> u64 {
         self.feeds += 1;
         if self.feeds == self.feeds_per_day {

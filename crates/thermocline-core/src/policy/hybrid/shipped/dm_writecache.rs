@@ -82,7 +82,7 @@ const ALL: u32 = 0;
 struct Entry {
     slot: u32,
     born: Nanos,
-    /// How many entries were inserted before.
+    /// Number of entries that were inserted before.
     number: u64,
 }
 

@@ -51,7 +51,7 @@ pub(super) enum Route {
 /// A request comes in two steps: [`request`](Self::request) decides, the stack moves the page, and
 /// [`settle`](Self::settle) does what the cache does on its own account afterwards.
 pub(super) trait BlockCache: Debug + Send + 'static {
-    /// Whether flash holds the page, in the newest version that the cache has seen.
+    /// Return `true` if flash holds the page, in the newest version that the cache has seen.
     fn holds(&self, page: PageId) -> bool;
 
     /// Decides about a request, and makes room for it.

@@ -78,7 +78,7 @@ impl ClientHalf {
         is_held
     }
 
-    /// Whether the client holds a page.
+    /// Return `true` if the client holds a page.
     pub fn holds(&self, page: PageId) -> bool {
         self.order.contains(page)
     }

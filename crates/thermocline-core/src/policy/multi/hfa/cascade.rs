@@ -79,13 +79,14 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         Some(victim)
     }
 
-    /// Whether a page of this hotness would be the next victim as soon as it entered the second queue.
+    /// Return `true` if a page of this hotness would be the next victim as soon as it entered the second
+    /// queue.
     #[inline]
     fn passes_q2(&self, level: usize, hotness: f64) -> bool {
         self.is_last_in_q2(level, hotness) && !self.has_room(level, 1)
     }
 
-    /// Whether a page of this hotness would be the last one of the second queue.
+    /// Return `true` if a page of this hotness would be the last one of the second queue.
     #[inline]
     fn is_last_in_q2(&self, level: usize, hotness: f64) -> bool {
         if self.settings.sorts_q2 {

@@ -101,7 +101,7 @@ impl Cells {
         self.iter().map(move |(page, _)| (page, self.newest_hint(level, page)))
     }
 
-    /// How many cells have a frame.
+    /// Return the number of cells that have a frame.
     pub(super) fn held_frames(&self) -> usize {
         let rows = self.table.chunks_exact(self.stride);
         rows.flat_map(|row| &row[..self.frames]).filter(|&&frame| frame != ABSENT).count()

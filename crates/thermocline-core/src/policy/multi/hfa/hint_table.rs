@@ -74,11 +74,11 @@ pub(super) struct HintTable {
     /// The records with many hints that count, by period, count and number; the count may be one of
     /// before, and is renewed when the record is the first.
     order: IndexedHeap<(u64, u32, u64)>,
-    /// How many records were ever made.
+    /// Number of records that were ever made.
     made: u64,
     /// The current period.
     period: u64,
-    /// How many periods count, the current one included.
+    /// Number of periods that count, the current one included.
     k: u32,
     /// Places of the ring passed so far, for tests of the cost.
     #[cfg(test)]
@@ -174,7 +174,7 @@ impl HintTable {
         (sum, is_live)
     }
 
-    /// Whether a page has a hint that counts.
+    /// Return `true` if a page has a hint that counts.
     #[inline]
     pub(super) fn is_live(&self, page: PageId, newest: u32) -> bool {
         self.find(page, newest).is_some()
@@ -210,7 +210,7 @@ impl HintTable {
         self.ring.len() as u32
     }
 
-    /// How many records there are, expired ones included.
+    /// Return the number of records, expired ones included.
     #[inline]
     pub(super) const fn len(&self) -> u32 {
         self.len

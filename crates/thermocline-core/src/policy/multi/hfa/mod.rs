@@ -121,7 +121,7 @@ pub struct Hfa<const STRATEGY: u8> {
     /// The last moves of pages that are cached or were until lately; H-HFA only.
     history: Option<History>,
     random: SplitMix64,
-    /// Whether this access woke a promotion already (Algorithm 2).
+    /// `true` if this access woke a promotion already (Algorithm 2).
     has_promoted: bool,
     /// The hints of this run, if they are recorded.
     log: Option<HintLog>,
@@ -330,7 +330,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.cells.frame(level, page)
     }
 
-    /// Whether any client sees a copy of a page.
+    /// Return `true` if any client sees a copy of a page.
     fn is_cached(&self, page: PageId) -> bool {
         (0..self.clients.get().into()).any(|top| self.frame_at(top, page) != ABSENT)
             || self.frame_at(self.levels.len(), page) != ABSENT
@@ -352,7 +352,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Whether a level is the first of a client.
+    /// Return `true` if a level is the first of a client.
     #[inline]
     fn is_top(&self, level: usize) -> bool {
         level < usize::from(self.clients.get())

@@ -127,7 +127,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Whether a page has a hint at a level that counts.
+    /// Return `true` if a page has a hint at a level that counts.
     pub(super) fn is_live(&self, index: usize, page: PageId) -> bool {
         self.look_up(index, page).1
     }
@@ -332,7 +332,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         Some(carried)
     }
 
-    /// Whether the page of a first level is also in that of another client, who will demote it.
+    /// Return `true` if the page of a first level is also in that of another client, who will demote it.
     #[inline]
     fn is_in_another_top(&self, level: usize, page: PageId) -> bool {
         let mut others = (0..usize::from(self.clients.get())).filter(|&top| top != level);
@@ -458,7 +458,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Whether a level keeps to its sizes with so many pages more in the second queue.
+    /// Return `true` if a level keeps to its sizes with so many pages more in the second queue.
     #[inline]
     pub(super) fn has_room(&self, level: usize, more: u32) -> bool {
         let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(level, queue));

@@ -119,7 +119,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Whether the last hit of a page makes it hot.
+    /// Return `true` if the last hit of a page makes it hot.
     #[inline]
     pub(super) fn is_recent(&self, entry: &Frame) -> bool {
         entry.last_hit >= self.first_hit_that_counts()

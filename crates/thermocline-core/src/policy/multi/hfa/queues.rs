@@ -41,9 +41,9 @@ pub(super) struct Frame {
     run: u32,
     /// Hits since it arrived.
     pub(super) hits: u32,
-    /// Whether it counts as hot.
+    /// `true` if it counts as hot.
     pub(super) is_hot: bool,
-    /// Whether the disk's copy is older.
+    /// `true` if the disk's copy is older.
     pub(super) is_dirty: bool,
     /// How hot it is, as last computed. Not to be changed in a queue that is kept by it.
     pub(super) hotness: f64,
@@ -93,7 +93,7 @@ impl Frame {
 #[derive(Clone, Debug)]
 pub(super) struct Queues<const STRATEGY: u8> {
     lists: Lists<Frame, CacheLine>,
-    /// Whether Q2 is kept by hotness; D-HFA only.
+    /// `true` if Q2 is kept by hotness; D-HFA only.
     sorts_q2: bool,
     /// Per level: the runs of a Q2 by hotness; with H-HFA, by hint value.
     runs: Vec<Runs>,
@@ -319,7 +319,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         of_q2.or_else(|| self.back_of_q1(level))
     }
 
-    /// Whether a page of this hotness would be the last one of a Q2 that is kept by hotness.
+    /// Return `true` if a page of this hotness would be the last one of a Q2 that is kept by hotness.
     #[inline]
     pub(super) fn is_coldest(&self, level: usize, hotness: f64) -> bool {
         self.runs[level].coldest().is_none_or(|(coldest, _)| hotness < coldest)

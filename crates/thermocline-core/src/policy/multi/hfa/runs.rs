@@ -22,7 +22,7 @@ use crate::queue::IndexedHeap;
 
 /// No run.
 pub(super) const NONE: u32 = u32::MAX;
-/// How many runs are remembered by their hotness: a power of two.
+/// Number of runs that are remembered by their hotness: a power of two.
 const OPEN_RUNS: usize = 64;
 /// The bits of no hotness.
 const DEAD: u64 = u64::MAX;

@@ -76,7 +76,7 @@ const QUEUES: Parameter = Parameter::choice("queues", &["borrowing", "strict"], 
 const RESORT: Parameter = Parameter::switch("resort", false)
     .summary("sort the queues that are ordered by hotness anew, once per period")
     .source("extension: the paper's bubble sort moves pages forward only");
-/// Whether writes go through to disk.
+/// `true` if writes go through to disk.
 pub(super) const WRITES: Parameter = Parameter::choice("writes", &["through", "back"], "through")
     .summary("whether a write goes to disk at once, or when its page leaves the caches")
     .source("reconstruction: the paper replays reads");

@@ -83,7 +83,7 @@ impl Target {
         }
     }
 
-    /// Whether it is still there.
+    /// Return `true` if it is still there.
     fn is_there(&self) -> bool {
         match self {
             Self::Device { path, number, .. } => path

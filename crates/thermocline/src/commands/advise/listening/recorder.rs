@@ -46,7 +46,7 @@ impl ListenWith {
         }
     }
 
-    /// Whether it is there, and may listen.
+    /// Return `true` if it is there, and may listen.
     fn check(self) -> Result<()> {
         match self {
             Self::Bpftrace => bpftrace::check(),
@@ -141,7 +141,7 @@ impl Recorder {
         Ok((Self { with, child, errors, begun: Instant::now() }, pieces))
     }
 
-    /// Whether it is taken to listen, though it printed nothing.
+    /// Return `true` if it is taken to listen, though it printed nothing.
     pub(super) fn is_ready_in_silence(&self) -> bool {
         self.with == ListenWith::Blktrace && self.begun.elapsed() > SILENCE
     }

@@ -47,7 +47,7 @@ impl Table<'_> {
     }
 }
 
-/// Whether a cell is a number, or stands where one would.
+/// Return `true` if a cell is a number, or stands where one would.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix("> ").unwrap_or(text);
     digits == "-"

@@ -178,7 +178,7 @@ fn note_tasks(tasks: &mut BTreeMap<u32, AttachedTask>, process: u32) {
     tasks.extend(processes::attached_tasks(process).into_iter().map(|task| (task.id, task)));
 }
 
-/// Whether all threads of a process are traced by `tracer`; those that have ended need not be.
+/// Return `true` if all threads of a process are traced by `tracer`; those that have ended need not be.
 fn is_traced(process: u32, tracer: u32) -> bool {
     let mut statuses = processes::tasks(process).into_iter().filter_map(processes::status);
     statuses.all(|status| status.tracer == tracer)

@@ -36,7 +36,7 @@ impl Mode {
     }
 }
 
-/// Whether strace is there, and may trace.
+/// Return `true` if strace is there, and may trace.
 pub(super) fn check() -> Result<()> {
     mode().map(drop)
 }

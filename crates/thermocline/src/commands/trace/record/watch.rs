@@ -33,7 +33,7 @@ impl Signals {
         Ok(Self(flags))
     }
 
-    /// Whether there was one.
+    /// Return `true` if there was one.
     pub(crate) fn has_any(&self) -> bool {
         self.0.iter().any(|(_, flag)| flag.load(Ordering::Relaxed))
     }
@@ -45,7 +45,7 @@ impl Signals {
     }
 }
 
-/// Whether a command has had the signal already: Ctrl-C on a terminal goes to all programs there.
+/// Return `true` if a command has had the signal already: Ctrl-C on a terminal goes to all programs there.
 pub(super) fn is_everywhere(signal: Signal) -> bool {
     signal == Signal::INT && std::io::stdin().is_terminal()
 }

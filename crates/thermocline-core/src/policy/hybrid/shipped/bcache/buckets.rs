@@ -39,7 +39,7 @@ pub(super) enum Replacement {
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     mark: Mark,
-    /// Whether it is open or about to be.
+    /// `true` if it is open or about to be.
     is_pinned: bool,
     /// Sectors that were live at the last count.
     used: u64,
@@ -85,7 +85,7 @@ pub(super) struct Usage {
     pub(super) bucket_sectors: i64,
 }
 
-/// Whether a page is dirty.
+/// `true` if a page is dirty.
 pub(super) trait Dirty {
     fn is_dirty(&self, page: PageId) -> bool;
 }

@@ -169,7 +169,7 @@ impl Bcache {
         }
     }
 
-    /// Whether a request goes past the cache.
+    /// Return `true` if a request goes past the cache.
     fn is_bypassed(&mut self, request: Request) -> bool {
         let Request { page, op, is_eviction, run, now } = request;
         let is_around = op == Op::Write && self.mode == Mode::WriteAround;

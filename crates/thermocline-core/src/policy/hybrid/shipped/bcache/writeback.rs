@@ -89,7 +89,7 @@ impl Writeback {
         self.dirty.len()
     }
 
-    /// Whether the limit holds, if it must.
+    /// Return `true` if the limit holds, if it must.
     pub(super) fn is_within_limit(&self) -> bool {
         matches!(self.control, Control::Rate(_)) || self.dirty.len() as u64 <= self.target_pages
     }
@@ -122,7 +122,7 @@ impl Writeback {
 }
 
 impl Rate {
-    /// Whether the rate allows a page to be written.
+    /// Return `true` if the rate allows a page to be written.
     fn is_due(
         &mut self,
         dirty_pages: u64,

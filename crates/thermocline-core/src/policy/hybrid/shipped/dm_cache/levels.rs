@@ -26,7 +26,7 @@ pub(super) struct Levels {
     sentinels: Sentinels,
     /// Which sentinel of each level is the newer one.
     newer: u32,
-    /// How many entries the highest levels share, and how many levels these are.
+    /// Number of entries that the highest levels share, and number of these levels.
     top: Top,
     /// Per level, how many entries it should hold.
     targets: Vec<u32>,
@@ -77,7 +77,7 @@ impl Levels {
         }
     }
 
-    /// How many levels there are.
+    /// Return the number of levels.
     pub(super) const fn levels(&self) -> u32 {
         self.height
     }

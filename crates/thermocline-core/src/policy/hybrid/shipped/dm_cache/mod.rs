@@ -470,7 +470,7 @@ impl Periods {
         Self { seconds, next: [first(WRITEBACK), first(DEMOTE), Nanos(0), Nanos(0)] }
     }
 
-    /// Whether a period has passed; the next one begins then.
+    /// Return `true` if a period has passed; the next one begins then.
     fn has_passed(&mut self, period: usize, now: Nanos) -> bool {
         let has_passed = now > self.next[period];
         if has_passed {

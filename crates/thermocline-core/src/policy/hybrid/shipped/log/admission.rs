@@ -74,7 +74,7 @@ impl Filter {
         }
     }
 
-    /// Whether a page that RAM evicts enters flash.
+    /// Return `true` if a page that RAM evicts enters flash.
     pub(super) fn admits(&mut self, page: PageId, was_hit: bool) -> bool {
         match self {
             Self::All => true,
@@ -154,7 +154,7 @@ impl RejectFirst {
         }
     }
 
-    /// Whether a page was refused before; it is remembered otherwise.
+    /// Return `true` if a page was refused before; it is remembered otherwise.
     fn admits(&mut self, page: PageId) -> bool {
         if self.refused.find(page).is_some() {
             return true;

@@ -121,7 +121,7 @@ pub struct LogCache {
     is_hit: PageSet,
     regions: Regions,
     filter: Filter,
-    /// Whether a page that flash has given up meanwhile is written again.
+    /// `true` if a page that flash has given up meanwhile is written again.
     rewrites_lost: bool,
     time: Option<Time>,
     write_miss: WriteMiss,

@@ -33,7 +33,7 @@ pub(super) struct Alru {
     activity_s: u64,
     /// So many dirty lines are cleaned at once, down to fewer than the second number.
     dirty_max: Option<[u64; 2]>,
-    /// Whether batches go on until few are dirty.
+    /// `true` if batches go on until few are dirty.
     has_excess: bool,
     next_wake: Nanos,
 }

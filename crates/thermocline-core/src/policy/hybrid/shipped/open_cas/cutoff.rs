@@ -38,7 +38,7 @@ impl Streams {
         Self { queue: VecDeque::new(), core: VecDeque::new(), threshold_pages }
     }
 
-    /// Whether a request makes a stream as long as the threshold.
+    /// Return `true` if a request makes a stream as long as the threshold.
     pub(super) fn is_cut_off(&self, op: Op, number: u64) -> bool {
         let place = |streams| find(streams, op, number);
         let stream = match place(&self.queue) {

@@ -10,7 +10,7 @@ use crate::queue::Lists;
 /// Lists over the same entries, the one that came last in front.
 #[derive(Clone, Debug)]
 pub(super) struct HotHalves<const LISTS: usize> {
-    /// Whether each entry is in the hot half of its list.
+    /// `true` if each entry is in the hot half of its list.
     lists: Lists<bool>,
     halves: [Half; LISTS],
 }

@@ -174,7 +174,7 @@ struct OpenCas {
     /// Lines that are cleaned when no clean one is left.
     eviction_batch: usize,
     cleaner: Cleaner,
-    /// Whether the request found no clean line.
+    /// `true` if the request found no clean line.
     lacks_clean: bool,
 }
 
