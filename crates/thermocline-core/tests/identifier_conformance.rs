@@ -157,8 +157,10 @@ fn extremes_of_every_parameter_are_harmless() {
 #[test]
 fn unknown_names_are_refused_with_those_that_there_are() {
     let error = registry::find("mbv").unwrap_err().to_string();
+    assert_eq!(error, "unknown identifier `mbv`; did you mean `mbf`?");
+    let error = registry::find("nothing-like-it").unwrap_err().to_string();
     let known: Vec<&str> = registry::entries().iter().map(|entry| entry.name).collect();
-    assert!(error.contains("mbv") && error.contains(&known.join(", ")), "{error}");
+    assert!(error.contains("`nothing-like-it`") && error.contains(&known.join(", ")), "{error}");
     let given = [("no_such_thing".to_owned(), "1".to_owned())];
     let error = registry::find("fms").unwrap().values(&given).unwrap_err().to_string();
     assert!(error.contains("hot_writes"), "{error}");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use thermocline_core::kv::{Mode, Order};
 use thermocline_lab::figure::PROMPTS;
 use thermocline_lab::kv::{KvSummary, run_kv_all};
-use thermocline_lab::spec::{KvSpec, Selection, TierNumber, TierSpec};
+use thermocline_lab::spec::{KvSpec, Selection, TierDrive, TierNumber, TierSpec};
 use thermocline_lab::{LabError, TierSize, Watch};
 use thermocline_trace::Input;
 use thermocline_trace::prompts::{Conversations, PromptOptions, PromptTrace, Tail};
@@ -365,6 +365,7 @@ fn figures_are_where_they_say() {
         processors_per_hour: Some(20.0),
         prices: number(4.0),
         rated_writes: number(1825.0),
+        drives: vec![TierDrive { tier: "l1".into(), drive: "mlc-sata-2011".into() }],
         ..KvSpec::default()
     };
     let run = run(&trace, &spec);

@@ -166,7 +166,10 @@ fn what_cannot_be_answered_says_what_to_type() {
     fails(&["advise", TRACE, "--flash", "1GiB", "--have", "flashcache"], &["lvmcache:vg/lv"]);
     fails(&["advise", TRACE, "--flash", "1GiB", "--for", "1x"], &["90s, 30m, 24h or 7d"]);
     fails(&["advise", "no-such-trace", "--flash", "1GiB"], &["no-such-trace"]);
-    fails(&["advise", "--device", "/dev/null", "--flash", "1GiB"], &["no block device", "--path"]);
+    fails(
+        &["advise", "--device", "/dev/null", "--flash", "1GiB"],
+        &["not a block device", "--path"],
+    );
     fails(&["advise", "--device", "/dev/no-such", "--flash", "1GiB"], &["/dev/no-such"]);
     fails(&["advise", "--path", "/proc", "--flash", "1GiB"], &["/proc", "--device"]);
     fails(&["advise", "--pid", "4194305", "--flash", "1GiB"], &["no such process"]);

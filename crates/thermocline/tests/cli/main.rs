@@ -301,7 +301,7 @@ fn what_is_read_is_not_written_over() {
         }
     }
     fails(&["mrc", &trace, "--csv", &table, "--report", &table], &["written twice", &table]);
-    fails(&["trace", "convert", &trace, "--to", "spc", "-o", "/dev/null"], &["no plain file"]);
+    fails(&["trace", "convert", &trace, "--to", "spc", "-o", "/dev/null"], &["not a regular file"]);
     assert_eq!(std::fs::read(&trace).unwrap(), before);
     assert!(!Path::new(&table).exists());
 }
@@ -390,7 +390,8 @@ fn hot_refuses_what_cannot_be_with_the_range() {
     fails(&run(&["--param", "wdac.window_writes=0"]), &["from 1 to"]);
     fails(&run(&["--param", "mhf.counter_bits=9"]), &["from 1 to 8"]);
     fails(&run(&["--param", "dam.threshold=4"]), &["`dam` does not take part"]);
-    fails(&run(&["--baseline", "wdca"]), &["wdca", "mbf, mhf, dam, wdac"]);
+    fails(&run(&["--baseline", "wdca"]), &["unknown identifier `wdca`; did you mean `wdac`?"]);
+    fails(&run(&["--baseline", "nothing-like-it"]), &["mbf, mhf, dam, wdac"]);
     fails(&run(&["--count", "erases"]), &["reads, writes or reads,writes"]);
     fails(&run(&["--interval", "0"]), &["interval"]);
 }

@@ -260,7 +260,7 @@ mod tests {
         let bad = ask(r#", "endurance_cycles": -1"#);
         assert!(refused(&bad).contains("above 0"), "{}", refused(&bad));
         let bad = ask(r#", "devices": {"disk": "no-such"}"#);
-        assert!(refused(&bad).contains("disk: no device"), "{}", refused(&bad));
+        assert!(refused(&bad).contains("disk: unknown device"), "{}", refused(&bad));
         let mut bad = ask("");
         bad.policies = vec!["nobody".into()];
         assert!(refused(&bad).contains("nobody"), "{}", refused(&bad));

@@ -722,7 +722,8 @@ mod tests {
         refuse("64MiB", "64 parsecs", "a number of bytes");
         refuse("64MiB", "1KiB", "`ram.size` is 1024 bytes");
         refuse("64MiB", "5x", "a number of bytes");
-        refuse("name = \"hat\"", "name = \"cap\"", "hat");
+        refuse("name = \"hat\"", "name = \"cap\"", "did you mean `car`?");
+        refuse("name = \"hat\"", "name = \"nothing-like-it\"", "hat");
         refuse("name = \"hat\"", "name = \"hat\"\nparameters = { zz = 1 }", "`policy.parameters`");
         refuse("socket = \"thermocline.sock\"", "", "[nbd] takes a `socket`");
         let path = "path = \"disk.img\"";

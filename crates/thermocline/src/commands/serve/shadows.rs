@@ -232,7 +232,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_its_place() {
         for (text, words) in [
-            ("cap", "hat"),
+            ("cap", "did you mean `car`?"),
+            ("nothing-like-it", "hat"),
             ("hat:ram", "key=value"),
             ("hat:ram=5%", "footprint"),
             ("hat:ram=0x", "at least a page"),
