@@ -211,7 +211,7 @@ def test_policies_have_their_parameters() -> None:
         (lambda: tc.Cache("lru", 3, disk_pages=9).access(9), "from 0 to 8"),
         (lambda: tc.Cache("lru", 3).access_many([1, -1]), "-1 at index 1"),
         (lambda: tc.Cache("lru", 3).access_many([[1]]), "shape"),
-        (lambda: tc.Cache("lru", 3).access_many([1, 2], [True]), r"takes \(2,\)"),
+        (lambda: tc.Cache("lru", 3).access_many([1, 2], [True]), r"expected \(2,\)"),
         (lambda: tc.Cache("lru", 3).resident_pages("disk"), "there are ram"),
     ],
 )

@@ -162,7 +162,7 @@ def test_what_cannot_be_is_said_at_once(manifest: Path, tmp_path: Path) -> None:
         ({"buffer_sizes": None}, tc.ConfigurationError, "buffer_sizes: give at least one"),
         ({"threads": 0}, tc.ConfigurationError, "threads=0"),
         ({"threads": 1, "cluster": 3}, tc.ConfigurationError, "leave `threads` or `cluster` out"),
-        ({"cluster": "tcp://1.2.3.4"}, TypeError, r"takes a `distributed\.Client`"),
+        ({"cluster": "tcp://1.2.3.4"}, TypeError, r"expected a `distributed\.Client`"),
     ]
     for keys, family, message in cases:
         with pytest.raises(family, match=message):

@@ -185,7 +185,7 @@ def test_a_plan_chooses_and_writes_the_engines_configuration(
     assert all(years is None or years >= 5 for years in lasting)
     assert found.struck_out
     assert all("sooner than 5 years" in row["reason"] for row in found.struck_out)
-    with pytest.raises(tc.ConfigurationError, match=r"^currency: `US dollars` cannot be"):
+    with pytest.raises(tc.ConfigurationError, match=r"^currency: `US dollars` is invalid"):
         tc.plan(zipf, 1, prices, currency="US dollars", closed_loop=8)
     with pytest.raises(tc.ConfigurationError, match="that of `disk` is missing"):
         tc.plan(zipf, 1, {"ram": 1, "flash": 1}, closed_loop=8)

@@ -315,7 +315,7 @@ def test_values_of_a_mapping_are_those_of_toml(folder: Path) -> None:
         tc.sweep(spec | {"warm_up": None}, folder / "plain.parquet")
     with pytest.raises(tc.ConfigurationError, match=r"key `trace\[0\]\.format`: .* expected text"):
         tc.sweep(spec | {"trace": [{"path": "a", "format": 1j}]}, folder / "plain.parquet")
-    with pytest.raises(TypeError, match=r"takes a `distributed\.Client`"):
+    with pytest.raises(TypeError, match=r"expected a `distributed\.Client`"):
         tc.sweep(spec, folder / "plain.parquet", cluster="tcp://1.2.3.4")  # type: ignore[arg-type]
 
 
@@ -326,7 +326,7 @@ def test_mistakes_of_a_mapping_are_told_by_its_keys(folder: Path, cluster: Clien
         ({"trace": [{"path": "a"}, {"pth": "b"}]}, r"key `trace\[1\]\.pth`: unknown field"),
         ({"tier": [{"name": "ram", "sizes": ["1%", "2y"]}]}, r"key `tier\[0\]\.sizes\[1\]`: "),
         ({"tier": [{"name": "ram", "sizes": [math.nan]}]}, r"key `tier\[0\]\.sizes\[0\]`: nan"),
-        ({"closed_loop": 2**64}, r"key `closed_loop`: 18446744073709551616 cannot be"),
+        ({"closed_loop": 2**64}, r"key `closed_loop`: 18446744073709551616 is invalid"),
         ({"check": "yes"}, r"key `check`: invalid type"),
     ]
     for keys, message in cases:
