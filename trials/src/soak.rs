@@ -349,7 +349,7 @@ fn rss_bytes(id: u32) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Return `true` if memory is flat: in each long lifetime, the peak of the last quarter is not above
+/// Check that memory is flat: in each long lifetime, the peak of the last quarter is not above
 /// that of the second one by more than is allowed. Policies differ in what they need, so nothing but
 /// peaks compares.
 fn judge(lifetimes: &[Vec<u64>], record: &Path) -> Result<()> {

@@ -31,7 +31,7 @@ pub enum Op {
 pub struct Access {
     /// The page referenced.
     pub page: PageId,
-    /// `true` if it is read or written.
+    /// Read or write.
     pub op: Op,
     /// Who makes it, counted from 0: with one client, always 0.
     pub client: u8,

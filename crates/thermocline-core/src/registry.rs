@@ -87,7 +87,7 @@ impl PolicyEntry {
         }
     }
 
-    /// Return `true` if so many clients may share its lower tiers.
+    /// Check that this number of clients can share the lower tiers of the policy.
     ///
     /// # Errors
     /// [`ConfigError::OneClient`] if there are several and it takes one.

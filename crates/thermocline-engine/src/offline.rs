@@ -152,7 +152,7 @@ impl Flash {
         slots.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect()
     }
 
-    /// Return `true` if a slot has the right bytes, whether only flash has them, and the bytes. A slot
+    /// Return the bytes of a slot, with `true` if they are right, and `true` if only flash has them. A slot
     /// that cannot be read has wrong ones.
     fn load(&self, storage: &mut dyn Storage, slot: u32) -> (bool, bool, Vec<u8>) {
         let row = self.rows[slot as usize].expect("only slots that hold a page are loaded");

@@ -66,7 +66,7 @@ pub struct Reply {
     pub tag: u64,
     /// The request's kind.
     pub kind: RequestKind,
-    /// `true` if it succeeded.
+    /// Success, or the reason of the failure.
     pub result: Result<(), RequestError>,
     /// The slowest tier that one of the pages was found in; `None` if none was looked for.
     pub found: Option<Tier>,

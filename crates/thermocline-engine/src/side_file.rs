@@ -211,7 +211,7 @@ impl SideFile {
         }
     }
 
-    /// Return `true` if a backing store with this note may be served: with a flash of these contents, or
+    /// Check that a backing store with this note may be served: with a flash of these contents, or
     /// without any if there are none.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl SideFile {
         }
     }
 
-    /// Return `true` if the note and its flash come from the same time.
+    /// Check that the note and its flash come from the same time.
     fn check_epoch(self, flash: &Contents) -> Result<(), SideFileError> {
         let superblock = &flash.superblock;
         let holds_pages = flash.held_pages > 0;

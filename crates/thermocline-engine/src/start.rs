@@ -275,7 +275,7 @@ impl Found {
         Ok(Plan { steps, notice })
     }
 
-    /// Return `true` if the flash belongs to the backing store, by the note, or by what the flash says
+    /// Check that the flash belongs to the backing store, by the note, or by what the flash says
     /// alone.
     fn check_pair(
         &self,

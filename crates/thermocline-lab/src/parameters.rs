@@ -78,7 +78,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// Return `true` if a parameter is for one of the owners, with a value that all of these take.
+/// Check that a parameter is for one of the owners, with a value that all of these take.
 pub(crate) fn check(given: &ParameterSpec, owners: &[Owner<'_>]) -> Result<(), String> {
     let takers: Vec<&Owner<'_>> = owners.iter().filter(|owner| owner.takes(given)).collect();
     if takers.is_empty() {

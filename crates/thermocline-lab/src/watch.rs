@@ -80,7 +80,7 @@ impl Watch {
         self.0.accesses.fetch_add(accesses as u64, Ordering::Relaxed);
     }
 
-    /// Return `true` if work may go on.
+    /// Check that work may go on.
     ///
     /// # Errors
     /// [`LabError::Stopped`] if not.

@@ -139,7 +139,7 @@ fn hits(steps: &[Step], tiers: usize) -> Vec<u64> {
     (0..tiers).map(|tier| steps.iter().filter(|step| step.found == tier).count() as u64).collect()
 }
 
-/// Return `true` if an interval is what these steps did.
+/// Assert that an interval is what these steps did.
 #[track_caller]
 fn assert_interval(interval: &IntervalSummary, steps: &[Step], tiers: usize, context: &str) {
     assert_eq!(interval.accesses, steps.len() as u64, "{context}");

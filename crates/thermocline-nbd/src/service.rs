@@ -54,7 +54,7 @@ impl Piece {
 pub struct Reply {
     /// The piece.
     pub tag: Tag,
-    /// `true` if it was done.
+    /// Success, or the error code.
     pub outcome: Result<(), ErrorCode>,
 }
 

@@ -22,7 +22,7 @@ pub enum Split {
     Volume,
 }
 
-/// `true` if clients that name the same volume and offset mean the same page.
+/// Address space of clients: the same volume and offset mean the same page for all, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressSpace {
     /// They do: the clients share a storage server.

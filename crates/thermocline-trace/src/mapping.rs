@@ -317,7 +317,7 @@ impl Mapping {
     }
 }
 
-/// `true` if the first line of a text names the columns.
+/// First line of a text: it names the columns, or is a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// It does.

@@ -164,7 +164,7 @@ fn leaf(schema: &SchemaDescriptor, name: &str) -> Option<usize> {
     schema.columns().iter().position(|column| column.path().string() == name)
 }
 
-/// Return `true` if the values of a column can be read.
+/// Check that the values of a column can be read.
 fn check(column: &ColumnDescriptor) -> Result<(), String> {
     let name = column.path().string();
     if column.max_rep_level() > 0 {

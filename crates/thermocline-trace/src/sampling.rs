@@ -136,7 +136,7 @@ impl CompiledTrace {
         ranks
     }
 
-    /// Return `true` if each page is in a sample, by id.
+    /// Return, by page id, `true` if the page is in a sample.
     pub fn sampled_pages(&self, sampling: Sampling) -> Vec<bool> {
         if sampling.extent_pages > 1 {
             let extents =

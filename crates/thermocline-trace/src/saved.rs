@@ -84,7 +84,7 @@ impl Metadata {
         }
     }
 
-    /// Return `true` if the volumes go together.
+    /// Check that the volumes go together.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let bases = &self.volume_bases;
         let is_right = bases.first() == Some(&0)

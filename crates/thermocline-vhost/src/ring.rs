@@ -49,7 +49,7 @@ struct Taken {
     found_bytes: u64,
 }
 
-/// `true` if a ring is looked at.
+/// Use of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Disabled,

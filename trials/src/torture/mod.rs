@@ -75,7 +75,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `true` if the devices make durable what they say.
+/// Honesty of the devices about syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
     Honest,

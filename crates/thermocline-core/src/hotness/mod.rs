@@ -91,7 +91,7 @@ pub trait Identifier: Debug {
     /// The hot data index from which on a page is hot.
     fn threshold(&self) -> f64;
 
-    /// Return `true` if a page is hot as things stand, without recording it.
+    /// Return the heat that a page has now, without recording it.
     fn heat(&self, page: PageId) -> Heat {
         Heat::hot_if(self.hotness(page) >= self.threshold())
     }

@@ -36,14 +36,14 @@ pub const SAMPLE_FACTOR: Parameter = Parameter::integer("sample_factor", 1..=64,
     .summary("references after which counts are halved, per page of the cache")
     .source("Caffeine");
 
-/// `true` if there is a doorkeeper.
+/// Switch for the doorkeeper.
 pub const DOORKEEPER: Parameter = Parameter::switch("doorkeeper", false)
     .summary(
         "whether a page's first reference in a sample goes to a bloom filter, not to the counters",
     )
     .source("Caffeine: no; the paper, section 3.4.2: yes");
 
-/// `true` if a reference raises only some of a page's counters.
+/// Switch for references that raise only the smallest of a page's counters.
 pub const MINIMAL_INCREMENT: Parameter = Parameter::switch("minimal_increment", false)
     .summary("whether a reference raises only the least of a page's four counters")
     .source("Caffeine: no; the paper, section 3.1: yes");

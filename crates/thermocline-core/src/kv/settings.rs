@@ -18,7 +18,7 @@ pub struct KvSettings {
     pub mode: Mode,
     /// Which end of a chain is evicted first.
     pub order: Order,
-    /// `true` if a lookup that went down a tier may come up again.
+    /// Order in which a lookup searches the tiers.
     pub matching: Matching,
     /// Which copies a request renews, in [`Mode::Through`].
     pub touch: Touch,
@@ -63,7 +63,7 @@ pub enum Order {
     HeadFirst,
 }
 
-/// `true` if a lookup that went down a tier may come up again.
+/// Order in which a lookup searches the tiers: it may come up again after it went down, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
     /// It may not: a tier is searched once, for the part of the chain that the tiers above lack.

@@ -24,7 +24,7 @@ struct Frame {
 pub(crate) struct LazyCleaning {
     design: Design,
     memory: LruMemory,
-    /// `true` if the page in memory was fetched at random.
+    /// Pages in memory, with `true` if they were fetched at random.
     random: BTreeMap<u32, bool>,
     frames: Vec<Frame>,
     memory_pages: usize,

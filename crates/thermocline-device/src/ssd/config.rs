@@ -87,7 +87,7 @@ pub struct SsdConfig {
     /// The same for a write.
     #[serde(default)]
     pub write_overhead_us: f64,
-    /// `true` if reads overtake what waits for the same die.
+    /// Order of what waits for the same die.
     #[serde(default)]
     pub scheduling: Scheduling,
     /// When a write is done.
@@ -165,7 +165,7 @@ pub struct SsdConfig {
     pub datasheet: Option<Datasheet>,
 }
 
-/// `true` if reads overtake.
+/// Order of operations on a die.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
@@ -509,7 +509,7 @@ impl SsdConfig {
         within("initial_bad_blocks", self.initial_bad_blocks, 0.0, 0.5)
     }
 
-    /// Return `true` if the buffer goes with the way in which writes complete, and physical pages of
+    /// Check that the buffer goes with the way in which writes complete, and physical pages of
     /// several pages with the layer that fills them.
     fn check_buffer(&self) -> Result<(), SsdError> {
         let gathered = self.planes() * self.host_streams() * 2 * self.pages_per_program;
@@ -532,7 +532,7 @@ impl SsdConfig {
         Ok(())
     }
 
-    /// Return `true` if every plane has room for its share of the data and its reserve.
+    /// Check that every plane has room for its share of the data and its reserve.
     fn check_spare(&self) -> Result<(), SsdError> {
         let units = u64::from(self.units_per_plane());
         let pages = u64::from(self.pages_per_unit());

@@ -35,7 +35,7 @@ pub struct Placement {
     pub reclaim_unit_blocks: u32,
 }
 
-/// `true` if garbage collection may mix data of several handles.
+/// Isolation of handles: garbage collection may mix their data, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
@@ -58,7 +58,7 @@ impl Placement {
         self.isolation == Isolation::Persistent
     }
 
-    /// Return `true` if the numbers are in range, and nothing else that is on mixes what is kept apart.
+    /// Check that the numbers are in range, and nothing else that is on mixes what is kept apart.
     pub(crate) fn check(self, is_alone: bool, is_mixed: bool) -> Result<(), SsdError> {
         within("handles", self.handles, 1, HANDLES_MOST)?;
         within("reclaim_unit_blocks", self.reclaim_unit_blocks, 1, UNIT_BLOCKS_MOST)?;

@@ -36,7 +36,7 @@ use crate::format::table::SLOTS_PER_BLOCK;
 /// Bytes of a superblock, journal block or table block.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// Backing stores with more pages are refused: journal and table have room for so many page numbers.
+/// Greatest number of pages of a backing store: journal and table store page numbers of 48 bits.
 pub(crate) const PAGES_MAX: u64 = 1 << 48;
 
 /// Blocks with greater numbers are nonsense, whatever their checksum says; what counts on from smaller

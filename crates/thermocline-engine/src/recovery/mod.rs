@@ -200,7 +200,7 @@ impl Flash {
         self.is_settled
     }
 
-    /// Return `true` if it was made for these shards.
+    /// Check that it was made for these shards.
     ///
     /// # Errors
     /// [`FlashError::OtherShards`] if not.

@@ -164,7 +164,7 @@ impl Flash {
         }
     }
 
-    /// Return `true` if slots have the bytes that records say, one answer per record.
+    /// Return one answer per record: `true` if the slot has the bytes that the record says.
     fn verify_slots(&self, storage: &mut dyn Storage, records: &[&Record]) -> Vec<bool> {
         let page_bytes = self.superblock.layout.page_bytes as usize;
         let most = (VERIFIED_BYTES / page_bytes).max(1);

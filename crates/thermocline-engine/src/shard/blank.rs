@@ -351,7 +351,7 @@ impl Shard {
         all.into_iter().chain(candidates.filter(|&page| self.place(page).is_some()))
     }
 
-    /// Return `true` if a request has to wait for ranges. With failing devices it fails in place of that.
+    /// Return the obstacle if a request has to wait for ranges: it waits, or fails if the devices fail.
     pub(super) fn blank_obstacle(
         &self,
         pages: &Range<u64>,

@@ -23,7 +23,7 @@ pub enum Event<'a> {
         now: Nanos,
         /// The number of the page.
         page: u64,
-        /// `true` if it is read or written.
+        /// Read or write.
         op: Op,
         /// The policy's answer. It names pages by ids, which are their numbers only if all numbers of the
         /// backing store have 32 bits.
@@ -35,7 +35,7 @@ pub enum Event<'a> {
         now: Nanos,
         /// The number of the first page.
         page: u64,
-        /// `true` if they are read or written.
+        /// Read or write.
         op: Op,
         /// Number of pages.
         pages: u64,

@@ -25,7 +25,7 @@ use crate::slots::{SlotId, SlotState, Slots};
 /// How often the flash is searched for dirty pages that are not on their way to disk.
 const LOOK_INTERVAL: Nanos = Nanos(50_000_000);
 
-/// `true` if pages are on flash, or go there.
+/// Use of the flash: pages are on it and go there, are only read, or neither.
 #[derive(Debug)]
 pub(super) enum FlashUse {
     /// The flash works.
@@ -139,7 +139,7 @@ impl Shard {
             })
     }
 
-    /// Return `true` if a flash of that many pages, with this policy, would be taken.
+    /// Check that a flash of that many pages, with this policy, would be taken.
     ///
     /// # Errors
     /// Options that cannot work, or not with this flash.

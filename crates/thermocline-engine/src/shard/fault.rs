@@ -42,7 +42,7 @@ impl Shard {
         self.options.write_mode = mode;
     }
 
-    /// Return `true` if another policy can be built for the sizes that there are.
+    /// Check that another policy can be built for the sizes that there are.
     ///
     /// # Errors
     /// Why it cannot.

@@ -198,7 +198,7 @@ impl Shard {
         Ok(shard)
     }
 
-    /// Return `true` if options can work, and with that flash; nothing is changed or begun.
+    /// Check that options can work, and with that flash; nothing is changed or begun.
     ///
     /// # Errors
     /// Options that cannot work, or not with this flash.

@@ -25,7 +25,7 @@ pub(super) struct WriteBacks {
     /// whether it takes them again.
     refusals: u32,
     probe: Option<u64>,
-    /// `true` if what waits stays where it is, but for these pages: the end has come.
+    /// Pages that are still written back when the end has come; all others stay where they are. None before the end.
     closed_but: Option<BTreeSet<u64>>,
 }
 

@@ -94,7 +94,7 @@ impl FlashSet {
         Ok(Self { flashes })
     }
 
-    /// Return `true` if it was made for these shards.
+    /// Check that it was made for these shards.
     ///
     /// # Errors
     /// [`FlashError::OtherShards`] if not.

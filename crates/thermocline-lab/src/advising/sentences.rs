@@ -150,7 +150,7 @@ fn size(advice: &Advice, asked: &Asked) -> Option<String> {
     })
 }
 
-/// Return `true` if more RAM pays.
+/// Return the sentence about more RAM: if it pays.
 fn ram(advice: &Advice) -> Option<String> {
     let more = advice.more_ram.as_ref()?;
     let is_same = |one: &&Forecast| {

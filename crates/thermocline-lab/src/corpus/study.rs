@@ -133,7 +133,7 @@ pub struct DatasetStatistics {
     pub traces: usize,
     /// The policies, the best mean first.
     pub policies: Vec<PolicyStatistics>,
-    /// `true` if the policies differ at all; none with fewer than two traces or policies.
+    /// Friedman's test of whether the policies differ at all; none with fewer than two traces or policies.
     pub friedman: Option<Friedman>,
     /// Mean ranks that differ by less are not told apart (Nemenyi, 5 %).
     pub critical_difference: Option<f64>,

@@ -171,7 +171,7 @@ pub struct KvSettingsSummary {
     pub mode: Option<&'static str>,
     /// Which end of a chain leaves first.
     pub order: &'static str,
-    /// `true` if a lookup that went down may come up.
+    /// Order in which a lookup searches the tiers.
     #[serde(rename = "match")]
     pub matching: &'static str,
     /// Which copies a request renews.

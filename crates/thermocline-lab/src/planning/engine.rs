@@ -59,7 +59,7 @@ impl EnginePoint<'_> {
     }
 }
 
-/// Return `true` if an engine can have pages of the trace's size.
+/// Check that an engine can have pages of the trace's size.
 ///
 /// # Errors
 /// [`LabError::EnginePages`] if they are not multiples of 4 KiB up to 1 MiB.

@@ -31,7 +31,7 @@ pub struct KvSpec {
     pub mode: Option<Mode>,
     /// Which end of a chain leaves first.
     pub order: Order,
-    /// `true` if a lookup that went down a tier may come up again.
+    /// Order in which a lookup searches the tiers.
     pub matching: Matching,
     /// Which copies a request renews.
     pub touch: Touch,

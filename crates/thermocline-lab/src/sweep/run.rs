@@ -236,7 +236,7 @@ impl Sweep {
     }
 }
 
-/// Return `true` if a file can be written there: what is wrong with it is told before anything is done.
+/// Check that a file can be written there: what is wrong with it is told before anything is done.
 ///
 /// # Errors
 /// A folder that is not there, or a file that is one, or a device: files take their places whole.

@@ -84,7 +84,7 @@ pub struct Settings {
     pub send_limit: Duration,
     /// A client that has sent nothing for this long is disconnected; without a limit, never.
     pub idle_limit: Option<Duration>,
-    /// `true` if to listen at TCP addresses that other machines reach.
+    /// `true` if the server may listen at TCP addresses that other machines reach.
     pub allow_remote: bool,
     /// Certificates, and whether TCP clients must use them; on a Unix socket they may.
     pub tls: Option<(Arc<ServerConfig>, TlsMode)>,

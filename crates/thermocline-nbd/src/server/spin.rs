@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The most sleeps in a row without a look.
 const SKIPS_MAX: u32 = 1024;
 
-/// `true` if to look.
+/// Decides if looking for work pays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spin {
     length: Duration,

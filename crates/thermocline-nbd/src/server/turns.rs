@@ -42,7 +42,7 @@ pub(super) struct Standing {
 /// The clients that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// `true` if the client has had its share, its time, and the client.
+    /// Clients by rank: `true` if a client has had its share, then its time, then the client.
     waiting: BinaryHeap<Reverse<(bool, u64, usize)>>,
     /// The time of all.
     now: u64,

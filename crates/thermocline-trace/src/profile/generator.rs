@@ -280,7 +280,7 @@ impl ProfileGenerator {
         true
     }
 
-    /// Return `true` if the next access of an extent writes.
+    /// Return the operation of the next access of an extent.
     fn op(&mut self, extent: &Alive, part: u8) -> u8 {
         match extent.class {
             ONLY_READS => return 0,

@@ -75,7 +75,7 @@ enum Draw {
     Gap,
     /// The same if fewer are left, and not only one.
     LateGap,
-    /// `true` if an access writes.
+    /// Operation of an access.
     Op,
     /// From one request to the next, in time.
     Wait,

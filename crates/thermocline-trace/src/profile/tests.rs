@@ -38,7 +38,7 @@ fn requests(profile: &Profile, seed: u64) -> Vec<Request> {
     all
 }
 
-/// Return `true` if one number is within a share of another.
+/// Assert that one number is within a share of another.
 fn assert_near(what: &str, found: f64, expected: f64, share: f64) {
     let error = (found - expected).abs();
     assert!(error <= share * expected, "{what}: {found} in place of {expected}");

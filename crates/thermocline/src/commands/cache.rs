@@ -425,7 +425,7 @@ fn connect(uri: &NbdUri) -> Result<NbdBacking> {
     Ok(NbdBacking::connect(uri.clone(), Access::ReadWrite)?)
 }
 
-/// Return `true` if a flash belongs to the backing store with this note.
+/// Check that a flash belongs to the backing store with this note.
 fn check_note(path: &Path, note: Option<SideFile>, flash: &FlashSet) -> Result<()> {
     let mut regions = flash.each_contents().into_iter();
     regions

@@ -232,7 +232,7 @@ fn fill(engine: &Engine, byte: u8) {
     flush(&mut client);
 }
 
-/// Return `true` if every page from 1 to 9 has that byte.
+/// Assert that every page from 1 to 9 has that byte.
 #[track_caller]
 fn is_filled(engine: &Engine, byte: u8) {
     let mut client = engine.client();

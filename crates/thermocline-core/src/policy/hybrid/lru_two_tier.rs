@@ -40,7 +40,7 @@ const FLASH_STALE: u8 = 1 << 3;
 const MEMORY_PAGES: usize = 0;
 const FLASH_PAGES: usize = 1;
 
-/// `true` if flash also holds what memory holds.
+/// Relation of flash to memory: flash also holds what memory holds, or does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inclusion {
     Inclusive,

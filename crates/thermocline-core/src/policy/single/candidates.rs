@@ -60,7 +60,7 @@ impl Pointer {
         }
     }
 
-    /// Return the number of candidates a round wants in a cache of so many pages.
+    /// Return the number of candidates that a round needs in a cache of `pages` pages.
     pub(super) fn candidates(&self, pages: u64) -> u64 {
         let candidates = u64::from(CANDIDATES_PER_EVICTION) + pages / 100;
         if pages > 2 { candidates.min(u64::from(self.candidates_max)) } else { 1 }

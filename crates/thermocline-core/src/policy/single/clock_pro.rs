@@ -67,7 +67,7 @@ pub struct ClockPro {
     ghost_pages: u32,
     capacity_pages: u32,
     ghosts_max: u32,
-    /// Number of pages in the cache should be cold.
+    /// Number of pages in the cache that should be cold.
     cold_target_pages: u32,
     /// The bounds of that.
     cold_min_pages: u32,

@@ -143,7 +143,7 @@ impl Window {
         Self { factor: WINDOW_MIN, is_full: false, references: 0, hits: 0, known: 0 }
     }
 
-    /// Return the number of pages it has at most, above a cache of so many.
+    /// Return the greatest number of pages that it remembers for a cache of `cached` pages.
     pub(super) fn pages(&self, cached: u32) -> u32 {
         cached.saturating_mul(self.factor).saturating_add(MARGIN)
     }

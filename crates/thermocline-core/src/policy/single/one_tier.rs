@@ -22,7 +22,7 @@ use crate::{
     WriteMiss,
 };
 
-/// `true` if writes go through to disk, for a policy that was published so.
+/// Write mode, for a policy that was published with writes through to disk.
 pub(crate) const WRITES_THROUGH: Parameter =
     Parameter::choice("writes", &["through", "back"], "through")
         .summary("whether a write goes to disk at once, or when its page leaves the cache")

@@ -144,7 +144,7 @@ pub(crate) struct Adaptation {
     pub(crate) minimum: usize,
 }
 
-/// `true` if the cold tail is flushed before its room is needed, and its effective distance.
+/// Active flush of the cold tail, before its room is needed, with its effective distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActiveFlush {
     Off,

@@ -30,7 +30,7 @@ pub struct Wanted {
     pub security: Security,
 }
 
-/// `true` if TLS protects a conversation.
+/// Protection of a conversation by TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Security {
     /// Everything is sent as it is.

@@ -17,7 +17,7 @@ const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
 /// What the greeting says.
 const SERVER_FLAGS: u16 = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
 
-/// `true` if clients encrypt.
+/// Use of TLS by clients: off, allowed or required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// There is no TLS ("NOTLS").
@@ -37,7 +37,7 @@ const NAMES_BYTES_MAX: usize = 2048;
 pub struct Offer<'a> {
     /// Its exports. The empty name stands for the only one, if there is one only.
     pub exports: &'a [ExportInfo],
-    /// `true` if clients encrypt.
+    /// Use of TLS by clients.
     pub tls: TlsMode,
 }
 

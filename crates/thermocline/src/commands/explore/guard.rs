@@ -34,7 +34,7 @@ impl Hosts {
         Self(["127.0.0.1", "localhost"].map(|name| format!("{name}:{port}")))
     }
 
-    /// Return `true` if a request comes from a page of this server, or from no page at all.
+    /// Check that a request comes from a page of this server, or from no page at all.
     ///
     /// # Errors
     /// Another host or origin.

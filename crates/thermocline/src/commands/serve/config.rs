@@ -508,7 +508,7 @@ impl Backing {
     }
 }
 
-/// Return `true` if a policy runs with the tiers that there are.
+/// Check that a policy runs with the tiers that there are.
 pub(crate) fn check_depth(entry: &PolicyEntry, has_flash: bool) -> Result<()> {
     match entry.capabilities.depth {
         Depth::Ram => Ok(()),

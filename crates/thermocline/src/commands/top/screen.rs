@@ -126,7 +126,7 @@ impl Screen {
         frame.render_widget(Line::from(foot).dim(), areas[3]);
     }
 
-    /// Return `true` if the server answers.
+    /// Return the line that says if the server answers.
     fn state(&self) -> Line<'static> {
         match self.gone {
             Some(since) => Line::from(format!(

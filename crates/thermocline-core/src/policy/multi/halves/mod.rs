@@ -29,7 +29,7 @@ pub enum Message {
     Write {
         /// The page.
         page: PageId,
-        /// `true` if the client held it before.
+        /// Says if the client held it before.
         held: Held,
     },
     /// The client gives up a page, which is clean, and offers it to the server.
@@ -39,7 +39,7 @@ pub enum Message {
     },
 }
 
-/// `true` if a client held a page before it wrote it: the hint of the client's hit.
+/// State of a page at a client before the client wrote it: the hint of the client's hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Held {
     /// It did: the access is a hit of the first tier.

@@ -458,7 +458,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Return `true` if a level keeps to its sizes with so many pages more in the second queue.
+    /// Return `true` if a level has room for `more` pages in its second queue.
     #[inline]
     pub(super) fn has_room(&self, level: usize, more: u32) -> bool {
         let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(level, queue));

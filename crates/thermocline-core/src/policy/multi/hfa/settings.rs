@@ -76,7 +76,7 @@ const QUEUES: Parameter = Parameter::choice("queues", &["borrowing", "strict"], 
 const RESORT: Parameter = Parameter::switch("resort", false)
     .summary("sort the queues that are ordered by hotness anew, once per period")
     .source("extension: the paper's bubble sort moves pages forward only");
-/// `true` if writes go through to disk.
+/// Write mode: through to disk, or back later.
 pub(super) const WRITES: Parameter = Parameter::choice("writes", &["through", "back"], "through")
     .summary("whether a write goes to disk at once, or when its page leaves the caches")
     .source("reconstruction: the paper replays reads");

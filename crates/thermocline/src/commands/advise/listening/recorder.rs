@@ -46,7 +46,7 @@ impl ListenWith {
         }
     }
 
-    /// Return `true` if it is there, and may listen.
+    /// Check that it is there, and may listen.
     fn check(self) -> Result<()> {
         match self {
             Self::Bpftrace => bpftrace::check(),

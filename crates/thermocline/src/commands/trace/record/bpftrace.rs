@@ -37,7 +37,7 @@ const ERRORS: &str = "errors";
 /// Waits for a line from the pipe, and becomes the command.
 const WAITING_SHELL: &str = "read -r _ < \"$0\"; exec \"$@\"";
 
-/// Return `true` if bpftrace is there, and may trace.
+/// Check that bpftrace is there, and may trace.
 pub(crate) fn check() -> Result<()> {
     installed("bpftrace")?;
     ensure!(geteuid().is_root(), "bpftrace needs root");

@@ -122,7 +122,7 @@ fn pick(wanted: Option<Recorder>) -> Result<Recorder> {
     Ok(recorder)
 }
 
-/// Return `true` if a recorder is there, and may be used.
+/// Check that a recorder is there, and may be used.
 fn check(recorder: Recorder) -> Result<()> {
     match recorder {
         Recorder::Strace => strace::check(),
@@ -200,7 +200,7 @@ fn bytes(text: &std::ffi::OsStr) -> Vec<u8> {
     text.as_encoded_bytes().to_vec()
 }
 
-/// Return `true` if a program is there, with the package to install if not.
+/// Check that a program is there, with the package to install if not.
 pub(crate) fn installed(program: &str) -> Result<()> {
     ensure!(
         processes::find_program(program.as_ref()).is_ok(),

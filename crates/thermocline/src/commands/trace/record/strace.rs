@@ -36,7 +36,7 @@ impl Mode {
     }
 }
 
-/// Return `true` if strace is there, and may trace.
+/// Check that strace is there, and may trace.
 pub(super) fn check() -> Result<()> {
     mode().map(drop)
 }

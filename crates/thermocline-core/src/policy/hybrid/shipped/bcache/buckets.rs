@@ -85,7 +85,7 @@ pub(super) struct Usage {
     pub(super) bucket_sectors: i64,
 }
 
-/// `true` if a page is dirty.
+/// Knows which pages are dirty.
 pub(super) trait Dirty {
     fn is_dirty(&self, page: PageId) -> bool;
 }
