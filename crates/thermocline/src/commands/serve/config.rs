@@ -749,6 +749,11 @@ mod tests {
         refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
         refuse("127.0.0.1:9469", "0.0.0.0:9469", "`metrics.remote = true` allows that");
         refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
+        refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
+    }
+
+    #[test]
+    fn a_door_that_anybody_may_use_needs_leave() {
         let key = "`nbd.allow_unauthenticated = true`";
         let open = "[nbd]\nlisten = \"0.0.0.0:10809\"\nremote = true";
         refuse("[nbd]", open, key);
@@ -767,6 +772,11 @@ mod tests {
         ] {
             assert!(Config::parse(&text).is_ok(), "{text}");
         }
+        refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
+    }
+
+    #[test]
+    fn a_socket_and_a_flash_that_cannot_work_are_refused_with_their_place() {
         refuse("[nbd]", "[nbd]\nsocket_mode = \"0888\"", "permissions in octal");
         refuse("[nbd]", "[nbd]\nsocket_mode = \"01777\"", "permissions in octal");
         refuse("[nbd]", "[nbd]\nsocket_owner = -1", "a name, as in");
@@ -779,8 +789,6 @@ mod tests {
         refuse(size, &format!("{size}\ndrive = \"tlc\""), "tlc-nvme");
         let both = format!("{size}\ndrive = \"tlc-nvme\"\nrated_writes = \"600TB\"");
         refuse(size, &both, "give one");
-        refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
-        refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
         refuse(
             "size = \"256MiB\"",
             "size = \"256MiB\"\nwrite_budget_gib_per_day = 0.0",
