@@ -16,7 +16,7 @@ impl PageId {
     }
 }
 
-/// What an access does to its page.
+/// Effect of an access on its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Op {
@@ -33,7 +33,7 @@ pub struct Access {
     pub page: PageId,
     /// Read or write.
     pub op: Op,
-    /// Who makes it, counted from 0: with one client, always 0.
+    /// Client that makes the access, counted from 0; always 0 if there is one client.
     pub client: u8,
 }
 

@@ -1,4 +1,4 @@
-//! What a policy answers: the moves that the hierarchy must make, in order.
+//! Actions: the moves that a policy asks the hierarchy to make, in order.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ pub enum Action {
     Serve {
         /// The page that was accessed.
         page: PageId,
-        /// What the access does.
+        /// Operation of the access.
         op: Op,
         /// The fastest tier that the client sees and that held a current copy when the access
         /// arrived: there the hit counts.
@@ -42,7 +42,7 @@ pub enum Action {
     },
 }
 
-/// What takes the moves of an access, one after the other, whether it keeps them or counts them.
+/// Receiver of the moves of an access, in order: it keeps them or counts them.
 pub(crate) trait Sink {
     /// The access is answered from `tier`; see [`Action::Serve`].
     fn serve(&mut self, page: PageId, op: Op, found: Tier, tier: Tier);

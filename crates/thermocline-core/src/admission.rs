@@ -1,4 +1,5 @@
-//! Which pages may enter flash: all that a policy offers, or only those an identifier finds hot.
+//! Admission to flash: take all pages that a policy offers, or only those that an identifier finds
+//! hot.
 //!
 //! A policy asks for each page that it is about to write to flash and that flash does not hold. The
 //! identifier records the offers, not the accesses: what memory serves by itself says nothing about
@@ -20,10 +21,10 @@ impl Admission {
     /// Every page that the policy offers.
     pub const ALL: Self = Self(None);
 
-    /// Only pages that an identifier finds hot when they are offered.
+    /// Admit only pages that an identifier finds hot when they are offered.
     ///
     /// # Errors
-    /// Parameters of the identifier that do not go together.
+    /// If parameters of the identifier contradict each other.
     pub fn hot(identifier: &'static IdentifierEntry, values: Values) -> Result<Self, ConfigError> {
         identifier.build(1, &values)?;
         Ok(Self(Some((identifier, values))))

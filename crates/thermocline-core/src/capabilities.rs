@@ -1,10 +1,10 @@
-//! What a policy can do, and what it needs: one record per policy.
+//! Capabilities and needs of policies, one record per policy.
 
 use crate::CACHE_TIERS_MAX;
 use crate::config::Parameter;
 
-/// What a policy can do, and what it needs. Drivers, checks and lists of policies go by this record
-/// and by nothing else.
+/// Capabilities and needs of a policy. Drivers, checks and lists of policies read this record and
+/// nothing else.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a policy")]
 pub struct Capabilities {
@@ -32,7 +32,7 @@ pub struct Capabilities {
     /// `true` if the tests of this crate cover it. A driver checks the actions of any other policy with
     /// a [`Ledger`](crate::Ledger).
     pub is_tested: bool,
-    /// What it must know of accesses to come.
+    /// Knowledge of future accesses that the policy needs.
     pub future: Future,
     /// The parameter that lets it keep writes back, which several clients exclude.
     pub write_back: Option<&'static Parameter>,
@@ -56,10 +56,11 @@ pub enum Depth {
     Buffer,
 }
 
-/// What a policy must know of accesses to come; the [inputs](crate::Inputs) of its setup hold it.
+/// Knowledge of future accesses that a policy needs; the [inputs](crate::Inputs) of its setup hold
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Future {
-    /// Nothing: any driver can run the policy.
+    /// None: any driver can run the policy.
     Unknown,
     /// The hints that `h-hfa` gave in an earlier run on the same accesses.
     Hints,
@@ -77,7 +78,7 @@ pub struct SparseMemory {
     pub bytes_per_disk_page: u32,
     /// `true` if only pages of the disk count that were accessed since the policy was built.
     pub is_of_accessed_pages: bool,
-    /// Why its definition asks for more than 64 bytes per page, if it does.
+    /// Reason why the definition asks for more than 64 bytes per page, if it does.
     pub reason: Option<&'static str>,
 }
 

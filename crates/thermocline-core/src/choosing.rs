@@ -1,11 +1,11 @@
-//! What a policy that lets one of several decide says of its choice.
+//! Report of a policy that lets one of several experts decide.
 
 use alloc::vec::Vec;
 
 /// The most changes that are kept.
 pub const SWITCHES_KEPT: usize = 64;
 
-/// How such a policy has chosen so far.
+/// Choices that such a policy has made so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choosing {
     /// The candidate that decides now.

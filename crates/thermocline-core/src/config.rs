@@ -24,24 +24,27 @@ pub struct Parameter {
     pub kind: Kind,
     /// Its default.
     pub default: Value,
-    /// What it does, in one sentence.
+    /// Purpose, in one sentence.
     pub summary: &'static str,
-    /// Where the default comes from.
+    /// Origin of the default, such as a paper's section.
     pub source: &'static str,
-    /// How it follows the size of the cache.
+    /// Rule by which it follows the size of the cache.
     pub scaling: Scaling,
 }
 
-/// How a parameter follows the size of the cache, so that a small cache on a sample of a workload
-/// behaves as a large one does on all of it.
+/// Rule by which a parameter follows the size of the cache. A small cache on a sample of a workload
+/// then behaves as a large one does on all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
-    /// It stays as it is: a share, a period in seconds, a count of accesses to one page.
+    /// The value never changes: a share, a period in seconds, a count of accesses to one page.
     Fixed,
-    /// It counts pages of the whole cache or accesses of the whole workload, and shrinks with them.
+    /// The value counts pages of the whole cache or accesses of the whole workload, and shrinks
+    /// with them.
     Proportional,
-    /// It counts pages per period. It shrinks if the period is one of the clock, which this other
-    /// parameter says by not being 0: a sample has fewer accesses in the same time.
+    /// The value counts pages per period. It shrinks if a clock measures the period, which the
+    /// named parameter says by not being 0: a sample has fewer accesses in the same time. It
+    /// shrinks if the period is one of the clock, which this other parameter says by not being 0: a
+    /// sample has fewer accesses in the same time.
     PerPeriod(&'static str),
 }
 
@@ -205,10 +208,10 @@ impl Parameter {
         }
     }
 
-    /// Reads a value of this parameter from text.
+    /// Parse a value of this parameter.
     ///
     /// # Errors
-    /// [`ConfigError::BadValue`] if the text is no value of the type or is out of range.
+    /// [`ConfigError::BadValue`] if the text does not have the parameter's type or is out of range.
     pub fn parse(&self, text: &str) -> Result<Value, ConfigError> {
         let value = match self.kind {
             _ if text == "auto" && self.default == Value::Auto => Some(Value::Auto),
@@ -310,7 +313,7 @@ impl Values {
         Self { entries: self.entries.iter().map(scaled).collect() }
     }
 
-    /// With the value of every parameter that others have too.
+    /// Copy the value of every parameter that `others` have too.
     #[must_use]
     pub fn with_those_of(mut self, others: &Self) -> Self {
         for (parameter, value) in &mut self.entries {
@@ -477,7 +480,7 @@ impl fmt::Display for Value {
 mod tests {
     use super::*;
 
-    /// The parameters of a feed: each period, so many pages.
+    /// Return the scaled parameters of a feed, which takes a number of pages in each period.
     fn scaled(period: u64) -> [u64; 2] {
         let pages = Parameter::integer("pages", 1..=100, 50);
         let parameters =

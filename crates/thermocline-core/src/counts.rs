@@ -199,7 +199,7 @@ impl Sink for Counts {
         self.copy_if(true, page, source, target);
     }
 
-    /// There is no branch.
+    /// Counts the copy without a branch.
     #[inline]
     fn copy_if(&mut self, is_needed: bool, _page: PageId, source: Tier, target: Tier) {
         self.copies[source.index()][target.index()] += u64::from(is_needed);

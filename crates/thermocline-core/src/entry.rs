@@ -14,20 +14,20 @@ use crate::{BoxedPolicy, Setup};
 pub struct PolicyEntry {
     /// Its name, by which users choose it.
     pub name: Cow<'static, str>,
-    /// What it does, in one line.
+    /// Purpose, in one line.
     pub summary: &'static str,
-    /// Who published it, where.
+    /// Authors, venue and year of the publication.
     pub source: &'static str,
     /// The module that it is written in, as by `module_path!()`.
     pub module: &'static str,
-    /// What it can do, and what it needs.
+    /// Capabilities and needs.
     pub capabilities: Capabilities,
     /// Its parameters, in the order in which they are listed.
     pub parameters: &'static [Parameter],
     pub(crate) build: Build,
 }
 
-/// How a policy is built, empty, for a setup that suits its capabilities.
+/// Constructor of an empty policy, for a setup that suits its capabilities.
 #[derive(Clone)]
 pub(crate) enum Build {
     Function(fn(&Setup, &Values) -> BoxedPolicy),
@@ -104,7 +104,7 @@ impl PolicyEntry {
         matches!(&self.build, Build::Own(Own { host: Some(_), .. }))
     }
 
-    /// What its results depend on besides its name, for a policy of a caller.
+    /// Return what the results of a caller's policy depend on besides its name.
     pub fn identity(&self) -> Option<&str> {
         match &self.build {
             Build::Own(own) => Some(&own.identity),

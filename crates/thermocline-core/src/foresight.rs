@@ -1,4 +1,4 @@
-//! What is to come on a trace: for each access, when its page is accessed next.
+//! Foresight over a trace: for each access, the index of the next access to its page.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -60,10 +60,10 @@ impl Foresight {
         self.accesses.len()
     }
 
-    /// The page of an access, and the index of the next access to it, or [`NEVER`].
+    /// Return the page of an access, and the index of the next access to it, or [`NEVER`].
     ///
     /// # Panics
-    /// If there are not so many accesses.
+    /// If `index` is not below the number of accesses.
     #[inline]
     pub fn access(&self, index: usize) -> (PageId, u32) {
         let Step { page, next } = self.accesses[index];
@@ -77,10 +77,10 @@ impl Foresight {
         self.accesses.get(index).map(|step| step.next).filter(|&next| next != NEVER)
     }
 
-    /// The page of an access.
+    /// Return the page of an access.
     ///
     /// # Panics
-    /// If there are not so many accesses.
+    /// If `index` is not below the number of accesses.
     #[inline]
     pub fn page(&self, index: usize) -> PageId {
         self.access(index).0

@@ -1,4 +1,4 @@
-//! Where the dense page ids lie in the address space.
+//! Map from dense page ids to the address space.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -28,8 +28,8 @@ impl HintLog {
         *self.counts.entry((tier, page, period)).or_insert(0) += times;
     }
 
-    /// How many times `page` left `tier` in each of some periods, oldest first; periods without a
-    /// hint are left out.
+    /// Count how often `page` left `tier` in each period, oldest first; periods without a hint are
+    /// left out.
     pub fn of(
         &self,
         tier: Tier,
@@ -45,7 +45,7 @@ impl HintLog {
         self.counts.iter().map(|(&(tier, page, period), &times)| (tier, page, period, times))
     }
 
-    /// Which page has hints at which tier in which period, ordered by period.
+    /// Return all hints as period, tier and page, ordered by period.
     pub fn by_period(&self) -> Vec<(u64, Tier, PageId)> {
         let mut all: Vec<_> =
             self.counts.keys().map(|&(tier, page, period)| (period, tier, page)).collect();

@@ -1,17 +1,18 @@
-//! How policies find the state of a page: tables of the whole disk, or sparse indices.
+//! Indexing of policies' page state: tables of the whole disk, or sparse indices.
 
-/// How a policy finds the state of a page. It decides alike either way.
+/// Structure by which a policy finds the state of a page. Its decisions do not depend on it. It
+/// decides alike either way.
 ///
 /// Write buffers and OPT always use tables. A few policies keep some state for each page or extent of
 /// the disk by definition, whatever the indexing; see
 /// [`SparseMemory`](crate::registry::SparseMemory).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Indexing {
-    /// By tables with an entry for each page of the disk: fastest, as a replay wants it.
+    /// Tables with an entry for each page of the disk: fastest, for replays.
     #[default]
     Dense,
-    /// By hash tables of the pages that the policy tracks: memory grows with the cache and not with
-    /// the disk, as a server wants it.
+    /// Hash tables of the pages that the policy tracks: memory grows with the cache and not with
+    /// the disk, for servers.
     Sparse,
 }
 
@@ -20,7 +21,7 @@ pub enum Indexing {
 pub struct Ids {
     /// Number of pages of the disk: ids are below this.
     pub pages: u32,
-    /// How state is found by an id.
+    /// Structure by which state is found by an id.
     pub indexing: Indexing,
 }
 

@@ -12,14 +12,16 @@ pub struct Inputs {
     pub hints: Option<Arc<HintLog>>,
     /// The accesses themselves.
     pub foresight: Option<Arc<Foresight>>,
-    /// Of a sample of accesses, for policies that [ask](crate::registry::Capabilities::asks_for_miss_order):
-    /// which of them would follow the miss before them if none were left out.
+    /// For a sample of accesses, for policies that
+    /// [ask](crate::registry::Capabilities::asks_for_miss_order): the accesses that would follow
+    /// the miss before them if none were left out.
     pub miss_order: Option<Arc<MissOrder>>,
-    /// Of a sample of accesses, for policies that
-    /// [ask](crate::registry::Capabilities::asks_for_run_lengths): the sequential runs that they end.
+    /// For a sample of accesses, for policies that
+    /// [ask](crate::registry::Capabilities::asks_for_run_lengths): the sequential runs that they
+    /// end.
     pub run_lengths: Option<Arc<RunLengths>>,
-    /// Of a sample of accesses: the share of the pages that is in it, by which the capacities are smaller
-    /// than those of the cache that is meant.
+    /// For a sample of accesses: share of the pages that is in it, in (0, 1]. The capacities are
+    /// smaller by this factor than those of the cache that is simulated.
     pub sample_rate: Option<f64>,
 }
 

@@ -36,7 +36,7 @@ pub struct Ledger {
     counts: Counts,
 }
 
-/// Why an action was refused.
+/// Reason why an action was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -107,7 +107,7 @@ pub struct Violation {
     pub page: PageId,
     /// The action refused; `None` for a check after the last action.
     pub action: Option<Action>,
-    /// What is wrong with it.
+    /// Fault of the action.
     pub reason: Reason,
 }
 

@@ -1,11 +1,12 @@
-//! Which misses follow one another on disk, as a driver knows it that leaves accesses out.
+//! Order of misses on disk, from a driver that knows it although it leaves accesses out.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// For each access to come, in order: whether it follows the last miss before it on disk, if it misses.
+/// For each access to come, in order: `true` if it follows the last miss before it on disk, should
+/// it miss.
 ///
-/// The misses are those of an LRU memory, which is what every policy has that
+/// The misses are those of an LRU memory, which every policy has that
 /// [asks](crate::registry::Capabilities::asks_for_miss_order).
 #[derive(Clone, Debug, Default)]
 pub struct MissOrder {

@@ -1,4 +1,4 @@
-//! What to say about a name that is unknown.
+//! Help for unknown names.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// How many letters of a name may be wrong, left out, too many or swapped, at most.
+/// Maximum number of letters of a name that may be wrong, missing, added or swapped.
 const WRONG_LETTERS_MAX: usize = 2;
 
 /// Says what to write in place of an unknown name: ``did you mean `lru`?`` if a known name is much like

@@ -7,12 +7,12 @@ use core::fmt::Debug;
 
 use crate::config::Parameter;
 
-/// Where a policy's draws begin.
+/// Start of a policy's draws.
 pub(crate) const SEED: Parameter = Parameter::integer("seed", 0..=u64::MAX, 1)
     .summary("where the random numbers begin")
     .source("any");
 
-/// How far the counter of [`SplitMix64`] goes each time.
+/// Increment of the counter of [`SplitMix64`].
 pub(crate) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A permutation of 64-bit numbers in which each bit depends on all bits.

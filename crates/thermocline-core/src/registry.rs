@@ -52,10 +52,10 @@ fn names_of(is_so: impl Fn(&Capabilities) -> bool) -> String {
 }
 
 impl PolicyEntry {
-    /// The parameters' values: the defaults, with those given by name and text in their place.
+    /// Return the parameters' values: the defaults, replaced by those given by name and text.
     ///
     /// # Errors
-    /// An unknown name, or a text that is no value of its parameter.
+    /// If a name is unknown, or a text is invalid for its parameter.
     pub fn values(&self, given: &[(String, String)]) -> Result<Values, ConfigError> {
         Values::resolve(&self.name, self.parameters, given)
     }
@@ -144,7 +144,7 @@ impl PolicyEntry {
         }
     }
 
-    /// What is evicted from a write buffer by the block needs room for one.
+    /// Checks that there is room for a block, for write buffers that evict by the block.
     fn check_block(&self, setup: &Setup, values: &Values) -> Result<(), ConfigError> {
         let Some(pages) = self.capabilities.whole_block else { return Ok(()) };
         let (min_pages, capacity_pages) = (values.integer_u32(pages.name), setup.capacity_pages[0]);

@@ -1,4 +1,5 @@
-//! How long the sequential runs of a workload are, as a driver knows it that leaves accesses out.
+//! Lengths of the sequential runs of a workload, from a driver that knows them although it leaves
+//! accesses out.
 
 use alloc::boxed::Box;
 

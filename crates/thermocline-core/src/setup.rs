@@ -17,13 +17,13 @@ pub struct Setup {
     pub geometry: Geometry,
     /// The cost of each tier, the disk last; policies that weigh devices against each other use it.
     pub costs: Vec<PageCost>,
-    /// What a write miss does.
+    /// Action of a write miss.
     pub write_miss: WriteMiss,
-    /// Which pages may enter flash.
+    /// Pages that may enter flash.
     pub admission: Admission,
     /// Number of clients, each with a first tier of its own.
     pub clients: Clients,
-    /// How the policy finds the state of a page.
+    /// Structure by which the policy finds the state of a page.
     pub indexing: Indexing,
     /// Knowledge of future accesses.
     pub inputs: Inputs,
@@ -45,7 +45,7 @@ impl Setup {
         }
     }
 
-    /// RAM and flash over a disk of so many pages, as by [`new`](Self::new).
+    /// Describe RAM and flash over a disk of `pages` pages, as [`new`](Self::new) does.
     pub fn hybrid(pages: u32, ram_pages: u32, flash_pages: u32) -> Self {
         Self::new(Geometry::linear(pages), vec![ram_pages, flash_pages])
     }
@@ -84,7 +84,7 @@ pub(crate) fn tier_capacities_pages(
     firsts.chain(capacity_pages.iter().copied())
 }
 
-/// What one page transfer costs on a device, in milliseconds.
+/// Cost of one page transfer on a device, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PageCost {
     /// Reading a page.
@@ -93,7 +93,7 @@ pub struct PageCost {
     pub write_ms: f64,
 }
 
-/// What a write of a page that no cache tier holds does first.
+/// First action of a write to a page that no cache tier holds.
 ///
 /// All published policies here fetch: a page must be in memory before it is accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

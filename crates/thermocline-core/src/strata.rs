@@ -1,8 +1,8 @@
 //! A sample of the disk: the disk is cut into strata of neighbouring units, and one random unit of each
 //! is in the sample.
 //!
-//! Whichever part of the disk is in use, close to the same share of it is sampled. Were each unit
-//! sampled on its own, the share would vary, and with it the misses.
+//! The sample takes close to the same share of any part of the disk. If each unit were sampled on
+//! its own, the share would vary, and with it the misses.
 //!
 //! A page is in the sample with all its accesses or not at all, so that a cache that is smaller by the
 //! rate misses as often (Waldspurger, Park, Garthwaite, Ahmad, *Efficient MRC Construction with SHARDS*,
@@ -11,7 +11,7 @@
 
 use crate::random::SplitMix64;
 
-/// Which units of the disk (pages, or extents of several) are in a sample.
+/// Units of the disk (pages, or extents of several) that are in a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strata {
     /// Units of a stratum.
@@ -36,7 +36,7 @@ impl Strata {
         Self::one_of(units)
     }
 
-    /// A sample of one out of so many units.
+    /// Describe a sample of one unit out of each `units`.
     ///
     /// # Panics
     /// If a stratum has no unit.

@@ -41,12 +41,12 @@ impl Clients {
     /// The most clients.
     pub const MAX: u8 = 16;
 
-    /// So many clients; none if they are none or more than [`MAX`](Self::MAX).
+    /// Return a number of clients; `None` if it is 0 or more than [`MAX`](Self::MAX).
     pub fn new(clients: usize) -> Option<Self> {
         u8::try_from(clients).ok().filter(|clients| (1..=Self::MAX).contains(clients)).map(Self)
     }
 
-    /// How many.
+    /// Return the number.
     pub const fn get(self) -> u8 {
         self.0
     }

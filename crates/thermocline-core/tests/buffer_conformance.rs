@@ -1,4 +1,4 @@
-//! What every write buffer must do, whatever it decides.
+//! Rules that every write buffer must keep, independent of its decisions.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod extremes;

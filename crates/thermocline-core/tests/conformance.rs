@@ -1,4 +1,4 @@
-//! What every registered policy must do, whatever it decides.
+//! Rules that every registered policy must keep, independent of its decisions.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod extremes;
@@ -356,7 +356,7 @@ fn policies_of_one_client_name_those_that_take_several() {
     assert!(demote.build_default(&pages).unwrap_err().to_string().contains("fewer clients"));
 }
 
-/// What one client writes must be where the others read it.
+/// A write of one client goes through to the tier where the others read it.
 #[test]
 fn several_clients_write_through() {
     let clients = Clients::new(2).unwrap();
@@ -434,7 +434,7 @@ fn oracles_are_told_what_is_to_come_or_refused() {
     assert_eq!(oracles, ["opt"]);
 }
 
-/// With a flash and memory that hold every page, each page is read from disk once, but for a cache that
+/// If flash and memory hold every page, each page is read from disk once, except by a cache that
 /// reads a block again to promote it.
 #[test]
 fn what_fits_is_read_once() {
@@ -526,7 +526,8 @@ fn runs_of_pages() -> Vec<Access> {
     accesses
 }
 
-/// What a policy does with runs of pages whose numbers on disk are these, and of which it knows this.
+/// Return the actions of a policy on runs of pages with these numbers on disk, built with these
+/// inputs.
 fn actions_on(entry: &PolicyEntry, geometry: Geometry, inputs: &Inputs) -> Vec<Action> {
     let mut setup = Setup { geometry, ..setup(entry, RAM_PAGES, 96) };
     setup.inputs = inputs.clone();

@@ -12,9 +12,9 @@ const PAGES: u32 = 14;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// What an outcome says is what the cache then holds; a page that was taken out is not there,
-    /// and a cache that has room may still give a page up, but never holds too many. A sparse index
-    /// changes nothing of that.
+    /// An outcome describes the cache after it. A page that was taken out is not there, and a cache
+    /// that has room may still evict a page, but never holds too many. A sparse index changes none
+    /// of this. A sparse index changes nothing of that.
     #[test]
     fn outcomes_tell_what_a_cache_holds(
         capacity_pages in 1_u32..9,

@@ -1,4 +1,4 @@
-//! What every registered identifier must do, whatever it decides.
+//! Rules that every registered identifier must keep, independent of its decisions.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod extremes;

@@ -16,7 +16,7 @@ fn position(page: u32, index: u32, positions: usize) -> usize {
     usize::try_from((value * positions as u64) >> 32).unwrap()
 }
 
-/// Positions when each takes so many bits of a word: rounded up to whole words.
+/// Return the number of positions of `bits` bits each, rounded up to whole words.
 fn rounded(positions: usize, bits: usize) -> usize {
     positions.next_multiple_of(64 / bits)
 }
@@ -97,7 +97,7 @@ fn mbf(
     results
 }
 
-/// WDAC: the weights of the whole window, summed anew for every write.
+/// Sum the weights of the whole window again for every write, as WDAC defines.
 fn wdac(writes: &[u32], window: usize, threshold: f64) -> Vec<(bool, f64)> {
     (1..=writes.len())
         .map(|end| {
@@ -376,7 +376,7 @@ proptest! {
     }
 }
 
-/// With so many bits that none collide, MBF decides as exact sets would.
+/// With enough bits that none collide, MBF decides as exact sets would.
 #[test]
 fn a_roomy_bloom_filter_decides_as_exact_sets_do() {
     let writes: Vec<u32> = (0..4000_u32)

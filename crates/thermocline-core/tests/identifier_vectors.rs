@@ -8,7 +8,7 @@ use thermocline_core::hotness::registry;
 use thermocline_core::{BoxedIdentifier, Heat, PageId};
 
 const PAGES: u32 = 64;
-/// So many bits or counters that no two hash values of the pages meet.
+/// Number of bits or counters so large that no two hash values of the pages meet.
 const ROOMY: (&str, &str) = ("filter_bits", "16777216");
 
 fn identifier(name: &str, parameters: &[(&str, &str)]) -> BoxedIdentifier {
@@ -76,7 +76,7 @@ fn mbf_3_resets_follow_the_decision() {
     assert_close(&index, &[1.0, 1.5, 3.0, 3.0, 5.0]);
 }
 
-/// Which sets of filters make a page hot: the two youngest and one more.
+/// The two youngest filters and one more make a page hot.
 #[test]
 fn mbf_4_hot_is_in_both_youngest_filters_and_an_older_one() {
     // Before the first reset the weights of the filters are 1, 1.5, 2 and 0.5. Page 0 is written

@@ -320,7 +320,7 @@ mod real_logs {
         }
     }
 
-    /// What is wrong whatever the hierarchy holds, and why.
+    /// Return the actions that are wrong in every state of the hierarchy, and the reasons.
     fn always_wrong(steps: &[Action], served: usize) -> Vec<(Vec<Action>, Reason)> {
         let Action::Serve { page, op, found, tier } = steps[served] else {
             panic!("the action serves")
@@ -382,7 +382,8 @@ mod real_logs {
     struct Versions([[Option<u32>; PAGES as usize]; 3]);
 
     impl Versions {
-        /// What an access needs: the newest version served, none lost, no tier over-full.
+        /// Return `true` if an access is right: it serves the newest version, loses none, and
+        /// overfills no tier.
         fn is_right(&mut self, access: Access, steps: &[Action]) -> bool {
             let mut is_right = true;
             for step in steps {

@@ -1,4 +1,4 @@
-//! How much heap policies with a sparse index hold, counted at the allocator.
+//! Heap use of policies with a sparse index, counted at the allocator.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod work;
@@ -70,7 +70,7 @@ fn bytes_held(entry: &PolicyEntry, disk_pages: u32, accesses: &[Access]) -> usiz
     most.max(held)
 }
 
-/// What a policy may keep of the pages of the disk.
+/// Return the number of bytes that a policy may keep for the pages of the disk.
 fn of_disk_bytes(entry: &PolicyEntry, disk_pages: u32, accesses: &[Access]) -> f64 {
     let declared = entry.capabilities.sparse_memory;
     let pages = if declared.is_of_accessed_pages {

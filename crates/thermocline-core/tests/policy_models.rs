@@ -53,7 +53,8 @@ fn share() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), Just(0.1), Just(0.34), Just(0.5), Just(0.99), Just(1.0)]
 }
 
-/// What a random and a sequential miss save, in milliseconds; by default, what the devices say.
+/// Generate the savings of a random and of a sequential miss, in milliseconds; `None` takes those
+/// of the devices.
 fn savings() -> impl Strategy<Value = Option<(f64, f64)>> {
     prop::option::of(prop::sample::select(vec![(10.0, 1.0), (8.0, 8.0), (1.0, 10.0), (1.0, 0.0)]))
 }
@@ -415,7 +416,7 @@ fn exclusive_lrus_are_one_order() {
     assert_eq!(one.held(Tier::FLASH), two.held(Tier::FLASH));
 }
 
-/// What is drawn by lot enters flash about as often as it should.
+/// The lottery admits about the configured share of offered pages to flash.
 #[test]
 fn a_share_of_what_is_offered_enters_flash() {
     let accesses = skewed_accesses_and_scans();

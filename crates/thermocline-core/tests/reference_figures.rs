@@ -163,8 +163,8 @@ fn scattered(seed: u64) -> Vec<Access> {
     zipf::accesses().into_iter().map(scatter).collect()
 }
 
-/// In blocks of 16 scattered pages there is little hot beside a hot page; on the trace as it is, where
-/// neighbours are hot together, dm-cache takes 43 s less.
+/// In blocks of 16 scattered pages, few pages beside a hot page are hot. On the original trace,
+/// where neighbours are hot together, dm-cache takes 43 s less.
 #[test]
 fn dm_cache_on_scattered_pages() {
     const CASES: [(Given, f64); 3] = [

@@ -1,4 +1,4 @@
-//! Why a policy or an identifier could not be built.
+//! Errors of building a policy or an identifier.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -7,7 +7,7 @@ use core::fmt;
 
 use crate::Tier;
 
-/// Why a policy could not be built.
+/// Reason why a policy could not be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -15,14 +15,14 @@ pub enum ConfigError {
     UnknownPolicy {
         /// The name asked for.
         name: String,
-        /// What there is.
+        /// Known names.
         known: String,
     },
     /// No identifier of this name is registered.
     UnknownIdentifier {
         /// The name asked for.
         name: String,
-        /// What there is.
+        /// Known names.
         known: String,
     },
     /// The policy or identifier has no such parameter.
@@ -31,7 +31,7 @@ pub enum ConfigError {
         owner: String,
         /// The name asked for.
         name: String,
-        /// What there is.
+        /// Known names.
         known: String,
     },
     /// The text is not a value of the parameter.
@@ -40,14 +40,14 @@ pub enum ConfigError {
         name: String,
         /// The text given.
         text: String,
-        /// What would be right.
+        /// Description of the values that are valid.
         expected: String,
     },
     /// The parameters, each good on its own, do not go together.
     Contradiction {
         /// The policy or identifier.
         owner: String,
-        /// What is wrong, and what would be right.
+        /// Description of the fault and of the values that are valid.
         reason: String,
     },
     /// The policy decides by itself which pages enter flash.
@@ -196,7 +196,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// What a tier is called: hierarchies of RAM and flash have names of their own.
+/// Return the name of a tier: hierarchies of RAM and flash have names of their own.
 fn name_of(tier: Tier) -> String {
     match tier.0 {
         0 => "`ram` (or `l1`)".into(),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// How many words such a parameter may declare.
+/// Maximum number of words that such a parameter may declare.
 pub const WORDS_MAX: usize = u32::BITS as usize;
 
 /// One or more of the words that a parameter declares. Their order is that of the declaration.
@@ -14,7 +14,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Those of the declared words whose bits are set in a mask, the first word at bit 0.
+    /// Select the declared words whose bits are set in a mask; the first word is at bit 0.
     ///
     /// # Panics
     /// If there is none, if a bit has no word, or if more than [`WORDS_MAX`] are declared.

@@ -22,7 +22,7 @@ pub const CLASSES_MAX: u32 = 16;
 /// Writes of the sample from which bounds are taken: 8 per class if there are 16.
 const SAMPLE_WRITES: usize = 128;
 
-/// Of how many writes one is sampled: a prime, so that a periodic load is not sampled at one phase.
+/// Sampling period in writes: a prime, so that a periodic load is not sampled at one phase.
 const SAMPLE_EVERY: u32 = 61;
 
 /// Sorts writes into classes.
@@ -157,7 +157,8 @@ mod tests {
         }
     }
 
-    /// With an index per page, every class gets its share, and none has a page hotter than the next.
+    /// With an index per page, every class gets its share, and no class has a page hotter than the
+    /// next.
     #[test]
     fn classes_share_the_writes_out_by_index() {
         for count in [3, 8, 16, 99] {

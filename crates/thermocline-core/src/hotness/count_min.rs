@@ -24,7 +24,7 @@ use super::{Heat, Identifier};
 use crate::PageId;
 use crate::config::{ConfigError, Parameter, Values};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("rows", 1..=8, 2)
         .summary("rows, each with a hash function of its own")
@@ -55,7 +55,7 @@ pub struct CountMin {
     /// A table per row; a lane holds the counters of all generations.
     rows: Vec<Lanes>,
     counter_bits: u32,
-    /// Where the counter of each generation lies in its lane, and its weight in units.
+    /// Place of each generation's counter in its lane, and its weight in units.
     generations: Vec<Generation>,
     newest: usize,
     generation_writes: u32,
@@ -86,11 +86,11 @@ pub const COUNT_MIN: IdentifierEntry = IdentifierEntry {
 };
 
 impl CountMin {
-    /// With parameters of [`PARAMETERS`].
+    /// Create an empty sketch with parameters of [`PARAMETERS`].
     ///
     /// # Errors
-    /// Generations that do not divide the window or do not fit a word, or a threshold that full
-    /// counters do not reach.
+    /// If the generations do not divide the window or do not fit a word, or if full counters cannot
+    /// reach the threshold.
     pub fn new(values: &Values) -> Result<Self, ConfigError> {
         let generations = values.integer_u32("generations");
         let counter_bits = values.integer_u32("counter_bits");

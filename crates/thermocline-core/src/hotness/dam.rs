@@ -1,6 +1,6 @@
 //! DAM: one counter per page, all halved after every period. The exact baseline of MHF.
 //!
-//! Pages written in the same period are equally recent to it, which WDAC was made to mend.
+//! Pages written in the same period are equally recent to it, which WDAC was made to improve.
 //!
 //! * Source: the direct address method of Hsieh, Kuo, Chang, ACM Transactions on Storage 2(1), 2006,
 //!   as used by Park and Du, MSST 2011.
@@ -17,7 +17,7 @@ use super::{Heat, Identifier};
 use crate::config::{Parameter, Values};
 use crate::{PageId, prefetch};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("decay_writes", 1..=u32::MAX as u64, 4096)
         .summary("writes from one halving of all counters to the next")
@@ -31,7 +31,7 @@ pub const PARAMETERS: &[Parameter] = &[
 #[derive(Clone, Debug)]
 pub struct Dam {
     counters: Box<[Counter]>,
-    /// How many decays there have been.
+    /// Number of decays so far.
     decays: u32,
     decay_writes: u32,
     writes_left: u32,
@@ -56,7 +56,7 @@ pub const DAM: IdentifierEntry = IdentifierEntry {
 };
 
 impl Counter {
-    /// What is left of the count: halving `n` times is dividing by 2^n, rounded down.
+    /// Return what is left of the count: halving `n` times is dividing by 2^n, rounded down.
     #[inline]
     fn count_after(self, decays: u32) -> u32 {
         self.count.checked_shr(decays.wrapping_sub(self.decays)).unwrap_or(0)
@@ -64,7 +64,7 @@ impl Counter {
 }
 
 impl Dam {
-    /// For page ids below `pages`, with parameters of [`PARAMETERS`].
+    /// Create a table for page ids below `pages`, with parameters of [`PARAMETERS`].
     pub fn new(pages: u32, values: &Values) -> Self {
         let decay_writes = values.integer_u32("decay_writes");
         Self {

@@ -16,7 +16,7 @@ pub trait Filters: Clone + Debug + Send {
     /// filters are added up one by one.
     const HAS_WEIGHT_TABLE: bool;
 
-    /// Where the filters keep one position.
+    /// Location where the filters keep one position.
     type Spot: Copy + Debug;
 
     /// Create `filters` clear filters, at most 64, of at least `filter_bits` bits each.

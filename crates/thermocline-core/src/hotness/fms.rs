@@ -16,7 +16,7 @@ use super::{Heat, Identifier};
 use crate::config::{Parameter, Values};
 use crate::{PageId, prefetch};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[Parameter::integer("hot_writes", 1..=u32::MAX as u64, 4096)
     .summary("writes since the previous one up to which a page is hot")
     .source("the window of Park and Du, MSST 2011, Table I; the rule itself is not published")];
@@ -41,7 +41,7 @@ pub const FMS: IdentifierEntry = IdentifierEntry {
 };
 
 impl Fms {
-    /// For page ids below `pages`, with parameters of [`PARAMETERS`].
+    /// Create a table for page ids below `pages`, with parameters of [`PARAMETERS`].
     pub fn new(pages: u32, values: &Values) -> Self {
         Self {
             last_writes: vec![0; pages as usize].into_boxed_slice(),

@@ -22,7 +22,7 @@ pub struct Lanes {
     mask: u64,
 }
 
-/// Where a lane lies.
+/// Location of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     word: usize,
@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 impl Lanes {
-    /// At least `lanes` lanes, all 0.
+    /// Create at least `lanes` lanes, all 0.
     ///
     /// # Panics
     /// If there is no lane, or the width is not from 1 to [`WIDTH_BITS_MAX`].

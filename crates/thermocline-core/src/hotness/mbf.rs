@@ -1,10 +1,10 @@
-//! MBF: hot is what several bloom filters have seen, the younger ones counting more.
+//! MBF: a page is hot if several bloom filters have seen it; the younger ones count more.
 //!
-//! Writes are recorded in one of `V` bloom filters, round robin; a page that the filter at hand has
-//! seen already goes to the next one that has not, so the number of filters that have seen a page is
-//! its frequency. Every `T` writes the oldest filter is erased, so filters reach back differently
-//! far, and the weight of each is its recency. A page is hot if the weights of the filters that have
-//! seen it reach a threshold.
+//! Writes are recorded in one of `V` bloom filters, round robin; a page that the current filter has
+//! seen already goes to the next one that has not, so the number of filters that have seen a page
+//! is its frequency. Every `T` writes the oldest filter is erased, so each filter reaches back to
+//! another time, and its weight is its recency. A page is hot if the weights of the filters that
+//! have seen it reach a threshold.
 //!
 //! * Source: Park and Du, *Hot Data Identification for Flash-based Storage Systems Using Multiple
 //!   Bloom Filters*, MSST 2011, section III-A.
@@ -33,7 +33,7 @@ use crate::config::{ConfigError, Parameter, Values};
 /// The most filters for which all sets of them fit a word, one bit each.
 const FILTERS_OF_A_SET: u32 = 6;
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("filters", 1..=16, 4)
         .summary("number of bloom filters (V)")
@@ -77,7 +77,7 @@ pub struct Mbf<F = Packed> {
     /// For each filter that may be the next to be erased, the sets of filters that make a page hot,
     /// one bit each; empty if there are more filters than that, or if weights are added up.
     hot_sets: Vec<u64>,
-    /// The entry of `hot_sets` at hand.
+    /// The current entry of `hot_sets`.
     hot_set: u64,
     /// The filters from the one whose turn it is to the last.
     turn: u32,
@@ -103,10 +103,11 @@ pub const MBF: IdentifierEntry = IdentifierEntry {
 };
 
 impl<F: Filters> Mbf<F> {
-    /// With parameters of [`PARAMETERS`].
+    /// Create empty filters with parameters of [`PARAMETERS`].
     ///
     /// # Errors
-    /// A threshold above the sum of all weights, or an automatic period that is not a whole number.
+    /// If the threshold is above the sum of all weights, or an automatic period is not a whole
+    /// number.
     pub fn new(values: &Values) -> Result<Self, ConfigError> {
         let filters = values.integer_u32("filters");
         let filter_bits = values.integer_u32("filter_bits");

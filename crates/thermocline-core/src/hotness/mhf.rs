@@ -1,16 +1,16 @@
-//! MHF: a counting bloom filter; hot is a page all of whose counters have a high bit set.
+//! MHF: a counting bloom filter; a page is hot if all of its counters have a high bit set.
 //!
 //! Each write raises the counters that the page's hash values select. After a period all counters
-//! are halved, which is how the filter forgets.
+//! are halved, so that the filter forgets old writes.
 //!
 //! * Source: Hsieh, Kuo, Chang, *Efficient Identification of Hot Data for Flash Memory Storage
 //!   Systems*, ACM Transactions on Storage 2(1), 2006; US patent 7461233.
 //! * State: `M * D` bits, and a few numbers; 2 KiB with the parameters of the MBF paper.
 //! * Cost: O(K) per write, O(`M * D` / 64) per decay. No allocation after construction.
-//! * Deviations: (1) where two hash values select one counter, it is raised once. (2) `M` is rounded
-//!   up to fill whole words. (3) `update=smallest` raises only the smallest of the counters: a
-//!   conservative update, not in the paper. (4) The period does not begin anew when an overflow
-//!   halves the counters.
+//! * Deviations: (1) where two hash values select one counter, it is raised once. (2) `M` is
+//!   rounded up to fill whole words. (3) `update=smallest` raises only the smallest of the
+//!   counters: a conservative update, not in the paper. (4) The period does not restart when an
+//!   overflow halves the counters.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -22,7 +22,7 @@ use super::{Heat, Identifier};
 use crate::PageId;
 use crate::config::{ConfigError, Parameter, Values};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("counters", 1..=1 << 26, 4096)
         .summary("number of counters (M)")
@@ -78,10 +78,10 @@ pub const MHF: IdentifierEntry = IdentifierEntry {
 };
 
 impl Mhf {
-    /// With parameters of [`PARAMETERS`].
+    /// Create empty counters with parameters of [`PARAMETERS`].
     ///
     /// # Errors
-    /// More high bits than a counter has.
+    /// If `high_bits` exceeds the bits of a counter.
     pub fn new(values: &Values) -> Result<Self, ConfigError> {
         let counter_bits = values.integer_u32("counter_bits");
         let hot_bits = values.integer_u32("hot_bits");

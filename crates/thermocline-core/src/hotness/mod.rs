@@ -55,10 +55,11 @@ pub const ENTRIES: &[IdentifierEntry] = &[
 /// An identifier that owns its state, ready to be driven.
 pub type BoxedIdentifier = Box<dyn Identifier + Send>;
 
-/// How many pages ahead the state of an identifier is asked for: far enough to hide a memory access.
+/// Distance, in pages, by which the state of an identifier is prefetched: enough to hide a memory
+/// access.
 const PREFETCH_PAGES: usize = 16;
 
-/// What an identifier says of a page.
+/// Verdict of an identifier on a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Heat {

@@ -1,4 +1,5 @@
-//! How an identifier is found, checked and built; [`ENTRIES`] has a row for each.
+//! Registry of identifiers: [`ENTRIES`] has a row for each, by which it is found, checked and
+//! built.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -14,9 +15,9 @@ pub use super::ENTRIES;
 pub struct IdentifierEntry {
     /// Its name, by which users choose it.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Purpose, in one line.
     pub summary: &'static str,
-    /// Who published it, where.
+    /// Authors, venue and year of the publication.
     pub source: &'static str,
     /// The module that it is written in, as by `module_path!()`.
     pub module: &'static str,
@@ -42,10 +43,10 @@ pub fn entries() -> &'static [IdentifierEntry] {
 }
 
 impl IdentifierEntry {
-    /// The parameters' values: the defaults, with those given by name and text in their place.
+    /// Return the parameters' values: the defaults, replaced by those given by name and text.
     ///
     /// # Errors
-    /// An unknown name, or a text that is no value of its parameter.
+    /// If a name is unknown, or a text is invalid for its parameter.
     pub fn values(&self, given: &[(String, String)]) -> Result<Values, ConfigError> {
         Values::resolve(self.name, self.parameters, given)
     }

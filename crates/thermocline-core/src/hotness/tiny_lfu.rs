@@ -128,7 +128,7 @@ impl TinyLfu {
         }
     }
 
-    /// How often the page was referenced lately: from 0 to 16.
+    /// Estimate how often the page was referenced recently: from 0 to 16.
     #[inline]
     pub fn estimate(&self, page: PageId) -> u64 {
         let hash = PageHash::quick(page);
@@ -214,7 +214,7 @@ impl TinyLfu {
     }
 }
 
-/// Where a counter lies in its block.
+/// Location of a counter in its block.
 #[derive(Clone, Copy, Debug)]
 struct CounterPlace {
     word: usize,

@@ -26,7 +26,7 @@ const CANDIDATE: u8 = 2;
 const HOT_LIST: usize = 0;
 const CANDIDATE_LIST: usize = 1;
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("hot_pages", 1..=1 << 24, 512)
         .summary("pages of the hot list")
@@ -62,7 +62,7 @@ pub const TWO_LEVEL_LRU: IdentifierEntry = IdentifierEntry {
 };
 
 impl TwoLevelLru {
-    /// For page ids below `pages`, with parameters of [`PARAMETERS`].
+    /// Create empty lists for page ids below `pages`, with parameters of [`PARAMETERS`].
     pub fn new(pages: u32, values: &Values) -> Self {
         let capacities = [values.integer_u32("hot_pages"), values.integer_u32("candidate_pages")];
         Self { queue: new_queue(pages, capacities), pages, capacities, lengths: [0; 2] }

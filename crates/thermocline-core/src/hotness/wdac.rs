@@ -26,7 +26,7 @@ const SUM_BITS: u32 = 40;
 const SUM_MASK: u64 = (1 << SUM_BITS) - 1;
 const ONE_WRITE: u64 = 1 << SUM_BITS;
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("window_writes", 1..=1 << 20, 4096)
         .summary("writes of the window (W)")
@@ -61,10 +61,10 @@ pub const WDAC: IdentifierEntry = IdentifierEntry {
 };
 
 impl Wdac {
-    /// For page ids below `pages`, with parameters of [`PARAMETERS`].
+    /// Create a table for page ids below `pages`, with parameters of [`PARAMETERS`].
     ///
     /// # Errors
-    /// A threshold above the sum of all weights of the window.
+    /// If the threshold is above the sum of all weights of the window.
     pub fn new(pages: u32, values: &Values) -> Result<Self, ConfigError> {
         let window_writes = values.integer_u32("window_writes");
         let threshold = values.real("threshold");

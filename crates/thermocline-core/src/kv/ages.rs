@@ -1,4 +1,4 @@
-//! When the copies of blocks were used last, for tiers that keep them for a time.
+//! Ages of blocks' copies, for tiers that keep a copy for a limited time.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use core::cmp::Reverse;
 
 use crate::{Nanos, PageId};
 
-/// When the copies of blocks were used last.
+/// Time of last use of each block's copies.
 #[derive(Clone, Debug)]
 pub(super) struct Ages {
     /// Per place and block; of use while the place holds the block.
@@ -21,7 +21,7 @@ pub(super) struct Ages {
 /// The copies of a place.
 #[derive(Clone, Debug)]
 struct Queue {
-    /// How long it keeps a copy.
+    /// Time that the tier keeps a copy after its last use.
     ttl: Option<Nanos>,
     /// The copy first that may be oldest.
     oldest: BinaryHeap<Reverse<(Nanos, PageId)>>,

@@ -1,4 +1,4 @@
-//! Which block goes on from which, as the chains show it.
+//! Family relations of blocks, as the chains show them.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -9,7 +9,8 @@ use crate::PageId;
 /// The end of a list of children.
 const NONE: u32 = u32::MAX;
 
-/// Which blocks go on from a block. A block goes on from the one before it in the first chain that has it.
+/// Predecessors and successors of blocks. A block's predecessor is the one before it in the first
+/// chain that contains it. A block goes on from the one before it in the first chain that has it.
 #[derive(Clone, Debug)]
 pub struct Family {
     first_child: Box<[u32]>,

@@ -31,7 +31,7 @@ pub use tiers::KvTiers;
 /// A prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct KvRequest<'a> {
-    /// When it arrives. Only time-to-live looks at it.
+    /// Arrival time. Only time-to-live looks at it. Only time-to-live looks at it.
     pub at: Nanos,
     /// The engine that answers it, counted from 0.
     pub engine: u8,
@@ -39,7 +39,7 @@ pub struct KvRequest<'a> {
     pub chain: &'a [PageId],
 }
 
-/// What a request found before anything was moved for it.
+/// Places where a request found its blocks before anything was moved for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvFound {
     /// Hits of each tier, the fastest first: blocks of the prefix that the caches hold.
@@ -70,7 +70,7 @@ pub trait PrefixCache: Debug {
     /// Copies that grew too old so far.
     fn expired(&self) -> u64;
 
-    /// What the ledger refused, of a cache that runs one alongside.
+    /// Return the action that the ledger refused, for a cache that runs one alongside.
     fn violation(&self) -> Option<&Violation> {
         None
     }

@@ -4,7 +4,7 @@ use super::KvFound;
 use super::settings::Matching;
 use crate::{Clients, PageId, Tier};
 
-/// How many places there may be: each has a bit in the word of a block.
+/// Maximum number of places: each has a bit in the word of a block.
 pub const PLACES_MAX: usize = 64;
 
 /// Places by number: the first tier of every engine, the second tier of every engine and so on, then

@@ -31,7 +31,7 @@ pub struct PolicyTiers {
     policy: BoxedPolicy,
     settings: KvSettings,
     places: Places,
-    /// How many blocks there may be.
+    /// Number of block ids.
     pages: u32,
     held: Box<[u64]>,
     last_uses: Option<Box<[Nanos]>>,
@@ -44,11 +44,11 @@ pub struct PolicyTiers {
 }
 
 impl PolicyTiers {
-    /// The policy with empty tiers. Blocks have ids below `pages`. Of the settings, the capacities, the
-    /// engines, the order, the matching and the times-to-live count.
+    /// Create the policy with empty tiers. Blocks have ids below `pages`. Of the settings, the
+    /// capacities, the engines, the order, the matching and the times-to-live count.
     ///
     /// # Errors
-    /// [`ConfigError`] if the policy does not run on such tiers, or with so many engines.
+    /// [`ConfigError`] if the policy does not support such tiers or that number of engines.
     ///
     /// # Panics
     /// If the settings contradict each other, or engines have more than one tier for themselves.

@@ -1,28 +1,28 @@
-//! How tiers of blocks are set up.
+//! Settings of tiers of blocks.
 
 use alloc::vec::Vec;
 
 use super::places::{PLACES_MAX, Places, numbered};
 use crate::{CACHE_TIERS_MAX, Clients, Nanos, Tier};
 
-/// How tiers of blocks are set up.
+/// Settings of tiers of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvSettings {
     /// The tiers, the fastest first.
     pub tiers: Vec<KvTier>,
     /// The engines.
     pub engines: Clients,
-    /// How many of the first tiers each engine has for itself; the others are shared.
+    /// Number of first tiers that are private to each engine; the others are shared.
     pub private_tiers: usize,
-    /// How blocks get into the tiers below the first.
+    /// Rule by which blocks enter the tiers below the first.
     pub mode: Mode,
-    /// Which end of a chain is evicted first.
+    /// End of a chain that is evicted first.
     pub order: Order,
     /// Order in which a lookup searches the tiers.
     pub matching: Matching,
-    /// Which copies a request renews, in [`Mode::Through`].
+    /// Copies that a request renews, in [`Mode::Through`].
     pub touch: Touch,
-    /// Which block makes room.
+    /// Choice of the block that makes room.
     pub victim: Victim,
     /// Number of blocks whose count of uses is kept after they left all tiers.
     pub ghost_blocks: u32,
@@ -33,9 +33,9 @@ pub struct KvSettings {
 pub struct KvTier {
     /// Its capacity in blocks; that of each engine for a tier that engines do not share.
     pub capacity_pages: u32,
-    /// Only blocks that requests have used this often enter it.
+    /// Minimum number of requests that must have used a block before it enters the tier.
     pub admit_uses: u32,
-    /// How long a copy is kept after its last use.
+    /// Time that a copy is kept after its last use.
     pub ttl: Option<Nanos>,
     /// The blocks up to which it is filled: beyond these it makes room.
     pub fill_pages: u32,
@@ -43,7 +43,7 @@ pub struct KvTier {
     pub batch_pages: u32,
 }
 
-/// How blocks get into the tiers below the first.
+/// Rule by which blocks enter the tiers below the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A tier's victims move down; a block that is used moves to the first tier and leaves the others.
@@ -54,7 +54,7 @@ pub enum Mode {
     Through,
 }
 
-/// Which end of a chain is evicted first.
+/// End of a chain that is evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The last tokens: a prefix that stays can still hit.
@@ -66,22 +66,23 @@ pub enum Order {
 /// Order in which a lookup searches the tiers: it may come up again after it went down, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
-    /// It may not: a tier is searched once, for the part of the chain that the tiers above lack.
+    /// It may not: a tier is searched once, for the blocks of the chain that the tiers above lack.
     Cascade,
     /// Each block may be in any tier.
     Mixed,
 }
 
-/// Which copies a request renews, in [`Mode::Through`].
+/// Copies that a request renews, in [`Mode::Through`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// All copies of its blocks.
     All,
-    /// Those of the tier that serves the block, and above. All tiers serve a block that is computed.
+    /// Copies in the tier that serves the block, and above. All tiers serve a block that is
+    /// computed. All tiers serve a block that is computed.
     Served,
 }
 
-/// Which block makes room in a tier that keeps an order of recency.
+/// Choice of the block that makes room, in a tier that keeps an order of recency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// The least recently used one.

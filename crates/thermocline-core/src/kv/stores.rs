@@ -1,4 +1,4 @@
-//! Which blocks a place keeps: an order of recency, or a replacement algorithm.
+//! Store of a place's blocks: an order of recency, or a replacement algorithm.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,7 +12,7 @@ use crate::policy::single::{Algorithm, Outcome, Replacement, Space};
 use crate::queue::Use;
 use crate::{Geometry, Ids, Inputs, Op, PageId};
 
-/// Which blocks a place keeps.
+/// Blocks that a place keeps.
 pub trait Store: Debug {
     /// Takes a block out that the request in progress will put back, so that it is not in the way.
     /// Returns `false` if the store keeps it: its algorithm wants to see a hit.
@@ -48,7 +48,7 @@ pub struct LruStore {
     batch_pages: u32,
     /// Blocks that still have to leave.
     owed: u32,
-    /// When each block was used last, counted in uses, if leaves are looked for.
+    /// Time of each block's last use, counted in uses, if leaves are looked for.
     stamps: Option<Box<[u64]>>,
     uses: u64,
 }

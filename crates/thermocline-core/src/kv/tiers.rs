@@ -47,7 +47,7 @@ pub struct KvTiers<S> {
     entering: Vec<(PageId, Option<u8>)>,
 }
 
-/// Where a block is: a bit for each place.
+/// Places that hold a block: a bit for each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     held: u64,
@@ -271,8 +271,9 @@ impl<S: Store> KvTiers<S> {
         }
     }
 
-    /// Where the bytes of a block come from: the tier that it was found in, unless the request itself
-    /// has pushed it out of there, or the computation, which stands where a disk would be.
+    /// Return the tier that the bytes of a block come from: the one it was found in, unless the
+    /// request itself has pushed it out of there, or the computation, which takes the place of a
+    /// disk.
     fn source(&self, engine: u8, page: PageId, found: Option<u8>) -> Tier {
         let Block { held, taken } = self.blocks[page.index()];
         let place = found.map(|tier| self.places.place(engine, tier.into()));

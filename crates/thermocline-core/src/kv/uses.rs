@@ -1,4 +1,4 @@
-//! How often requests used a block, for tiers that only take blocks of several uses.
+//! Number of times that requests used a block, for tiers that admit only blocks of several uses.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -8,7 +8,7 @@ use crate::policy::multi::Stack;
 use crate::queue::Use;
 use crate::{Ids, PageId};
 
-/// How often requests used a block since a tier or the ghosts have it.
+/// Number of times that requests used each block since a tier or the ghosts have held it.
 #[derive(Clone, Debug)]
 pub(super) struct Uses {
     counts: Box<[u32]>,

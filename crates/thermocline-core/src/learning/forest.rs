@@ -21,7 +21,7 @@ pub struct Forest<const F: usize> {
 pub(super) enum Node {
     /// Rows whose feature has a class up to `limit` go to the node `below`, others to the one after it.
     Split { feature: u8, limit: u8, below: u32 },
-    /// What the tree adds to a prediction.
+    /// Value that the tree adds to a prediction.
     Leaf(i32),
 }
 
@@ -74,7 +74,7 @@ impl<const F: usize> Forest<F> {
         self.roots.len()
     }
 
-    /// What one tree adds.
+    /// Return the value that one tree adds.
     #[inline]
     fn value(&self, root: u32, row: &[u8; F]) -> i32 {
         let mut node = root;

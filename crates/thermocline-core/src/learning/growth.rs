@@ -1,4 +1,4 @@
-//! How a forest grows.
+//! Growth of a forest.
 //!
 //! Each leaf has a histogram: per feature and class, how many of its samples are there and what their
 //! residuals add up to. The best split of a leaf follows from its histogram alone. A split scans the
@@ -11,7 +11,7 @@ use core::ops::Range;
 use super::forest::Node;
 use super::{CLASSES, Samples};
 
-/// How a forest is grown.
+/// Settings of a forest's growth.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Trees at most; fewer, if nothing is left to explain.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub learning_rate: u32,
 }
 
-/// What is known of the samples of a leaf that have one class of a feature.
+/// Number and sum of the residuals of a leaf's samples that have one class of a feature.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     samples: u32,
@@ -48,11 +48,11 @@ struct Leaf {
 /// A way to split a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
-    /// By how much the sum of squared residuals falls, in units of 2^-16; at least 1.
+    /// Decrease of the sum of squared residuals, in units of 2^-16; at least 1.
     gain: u128,
     feature: u8,
     limit: u8,
-    /// What goes to the lower side.
+    /// Samples on the lower side: their number and the sum of their residuals.
     below: (u32, i64),
 }
 
@@ -222,7 +222,7 @@ impl<'a, const F: usize> Growth<'a, F> {
         best
     }
 
-    /// What a leaf adds to predictions: a share of its mean residual.
+    /// Return the value that a leaf adds to predictions: a share of its mean residual.
     fn value(&self, leaf: &Leaf) -> i32 {
         let samples = i64::try_from(leaf.samples.len()).expect("there are few");
         let value = leaf.residuals * i64::from(self.settings.learning_rate) / (samples << 16);
@@ -238,8 +238,9 @@ fn widest(leaves: &[Leaf]) -> Option<usize> {
     gains.max().map(|(_, from_end)| usize::MAX - from_end)
 }
 
-/// By how much the sum of squared residuals falls if both sides have their own mean, in units of
-/// 2^-16: the square of the difference of the means, times a b / (a + b) for sides of a and b samples.
+/// Return the decrease of the sum of squared residuals if both sides have their own mean, in units
+/// of 2^-16: the square of the difference of the means, times a b / (a + b) for sides of a and b
+/// samples.
 fn gain(below: (u32, i64), above: (u32, i64)) -> u128 {
     let samples = [below.0, above.0].map(u64::from);
     let weight = ((samples[0] * samples[1]) << 16) / (samples[0] + samples[1]);

@@ -1,4 +1,4 @@
-//! What a forest learns from.
+//! Training samples of a forest.
 
 use alloc::vec::Vec;
 

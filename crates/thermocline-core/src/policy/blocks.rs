@@ -1,4 +1,4 @@
-//! Which flash block a page belongs to, by its page number.
+//! Flash blocks of pages, by page number.
 //!
 //! * Source: none; what all policies that evict by block share.
 //! * State: 4 bytes per page that exists, unless ids are page numbers.
@@ -186,7 +186,7 @@ impl Blocks {
         self.pages_per_block
     }
 
-    /// Where in its block a page lies.
+    /// Return the offset of a page in its block, in pages.
     pub(crate) fn offset(&self, page: PageId) -> u32 {
         let offset = self.geometry.page_number(page) % u64::from(self.pages_per_block);
         u32::try_from(offset).expect("an offset is less than the pages of a block")
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Up to the greatest numbers and past those that are close.
+        /// Covers numbers up to the greatest, and those beyond the range that is tabulated.
         #[test]
         fn blocks_are_numbered_by_address(
             numbers in prop::collection::btree_set(prop_oneof![0_u64..500, 0_u64..20_000, any::<u64>()], 0..40),

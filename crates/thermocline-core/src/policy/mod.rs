@@ -1,4 +1,4 @@
-//! What a policy is: a pure state machine that turns accesses into actions.
+//! Interface of policies: pure state machines that turn accesses into actions.
 
 use alloc::boxed::Box;
 use core::fmt::Debug;
@@ -13,8 +13,8 @@ pub mod single;
 mod blocks;
 mod sequence;
 
-/// How many accesses ahead a policy is asked for what the state of a page leads to; the state itself has
-/// been asked for earlier.
+/// Number of accesses ahead at which the data behind the state of a page is prefetched; the state
+/// itself was prefetched earlier.
 const NEXT_ACCESSES: usize = 6;
 
 /// A policy that owns its state, ready to be driven.
@@ -46,11 +46,12 @@ pub trait Policy: Debug {
         actions.as_slice()
     }
 
-    /// Accesses, one after the other. Their actions are counted, and not kept. Before the n-th access,
-    /// the page of the n-th of `coming`, if there are as many, is [asked for](Self::prefetch).
+    /// Process accesses in order. Their actions are counted, not kept. Their actions are counted,
+    /// and not kept. Before the n-th access, the page of the n-th of `coming`, if there are as
+    /// many, is [asked for](Self::prefetch).
     ///
-    /// It is compiled for every type of policy, so that the calls within are direct. A policy has one
-    /// reason to define it anew: to count its moves without noting them first.
+    /// It is compiled for every type of policy, so that the calls within are direct. A policy has
+    /// one reason to override it: to count its moves without recording them first.
     fn access_all(
         &mut self,
         accesses: &[Access],
@@ -98,16 +99,16 @@ pub trait Policy: Debug {
     /// Heap memory of the policy's state in bytes, as allocated.
     fn memory_bytes(&self) -> usize;
 
-    /// What the published algorithm keeps besides the pages themselves and their order, in bytes:
-    /// histories, ghosts, tables of hints; as it stands.
+    /// Return the current size, in bytes, of the data that the published algorithm keeps besides
+    /// the pages themselves and their order: histories, ghosts, tables of hints.
     fn metadata_bytes(&self) -> usize {
         0
     }
 
-    /// Tells `report` what the policy adapts, as it stands: a name, the tier concerned, the value.
+    /// Report the current values that the policy adapts: a name, the tier concerned, the value.
     fn gauges(&self, _report: &mut dyn FnMut(&'static str, Tier, f64)) {}
 
-    /// How it has chosen, if this policy lets one of several decide.
+    /// Report its choices, if this policy lets one of several decide.
     fn choosing(&self) -> Option<Choosing> {
         None
     }

@@ -1,9 +1,9 @@
-//! Tells misses that are sequential on disk from random ones.
+//! Detection of misses that are sequential on disk.
 //!
 //! A miss is sequential if its page number follows that of the miss before. A driver that replays a
 //! sample leaves accesses out, and says which misses would be sequential with all of them.
 //!
-//! * Source: none; what policies share that tell sequential misses from random ones.
+//! * Source: none; policies that distinguish sequential misses from random ones share it.
 //! * State: 32 bytes; the driver's answers are not the policy's.
 //! * Cost: O(1) per access.
 //! * Deviations: none.
@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 
 use crate::{Geometry, MissOrder, PageId, Setup};
 
-/// What the next miss is compared with.
+/// Page that the next miss is compared with.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     /// The page number that a sequential miss would have.

@@ -1,4 +1,4 @@
-//! Where the pages of a queue are: a table by page, or a sparse index.
+//! Directory of the pages of a queue: a table by page, or a sparse index.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
-//! Where a page is: a hash table of 32-bit places that stores no keys.
+//! Index of pages: a hash table of 32-bit places that stores no keys.
 //!
-//! What a place names knows its page; so a bucket takes four bytes, and the caller says which page a
-//! place belongs to.
+//! The entry at a place already holds its page. So a bucket takes four bytes, and the caller says
+//! which page a place belongs to.
 //!
 //! * State: 5 bytes per page that it was made for; it grows by half when seven eighths are taken.
 //! * Cost: O(1) expected, with one question of a place's page per step.
@@ -23,7 +23,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty table with room for so many pages.
+    /// Create an empty table with room for `pages` pages.
     pub fn with_capacity(pages: usize) -> Self {
         Self { buckets: vec![EMPTY; (pages + pages / 4).max(16)], len: 0 }
     }
@@ -65,13 +65,13 @@ impl Index {
         (place != EMPTY).then_some(place)
     }
 
-    /// Puts a page at a place, in the stead of its former place, if it has one, which is returned.
+    /// Put a page at a place, and return its former place, if it had one.
     #[inline(never)]
     pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) -> Option<u32> {
         self.put_where(page, place, &page_of, |place| page_of(place) == page)
     }
 
-    /// Puts a place by a key, in the stead of the place that `is_former`, if there is one, which is
+    /// Put a place by a key. It replaces the place that `is_former`, if there is one, which is
     /// returned. `key_of` says by which key a place was put; several places may have the same.
     #[inline]
     pub fn put_where(

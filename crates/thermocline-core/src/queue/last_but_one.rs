@@ -43,7 +43,7 @@ pub struct LastButOne {
     len: [u32; 2],
 }
 
-/// What the log has of a slot.
+/// Names of a slot in the log.
 #[derive(Clone, Copy, Debug)]
 struct Names {
     /// The place that decides the order, and its state.
@@ -143,7 +143,7 @@ impl LastButOne {
         Some(slot)
     }
 
-    /// Tells `ask` slots that will be the first ones of a side soon, among others.
+    /// Pass `ask` slots that will soon be the first ones of a side, among others.
     #[inline]
     pub fn look_ahead(&mut self, side: Side, mut ask: impl FnMut(u32)) {
         self.log.look_ahead(side as usize, |name| ask(name.0 / 2));

@@ -32,9 +32,9 @@ pub struct Stamp(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct Rank {
-    /// What is compared first.
+    /// First part of the key to be compared.
     pub count: u32,
-    /// What is compared where counts are equal.
+    /// Second part, compared where counts are equal.
     pub stamp: Stamp,
 }
 
@@ -83,7 +83,7 @@ impl PartialOrd for Rank {
 /// An id with a key, by which alone it is compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<K> {
-    /// In a heap: not greater than the key of the id, if that is a member.
+    /// Key of the entry; not greater than the key of the id, if that is a member of the heap.
     pub key: K,
     /// The id.
     pub id: u32,
@@ -137,7 +137,8 @@ impl<K: Ord> PartialOrd for Entry<K> {
 #[derive(Clone, Debug)]
 pub struct LazyHeap<K> {
     indexing: Indexing,
-    /// For each member an entry with a key that is not greater than its own; other entries, too.
+    /// Heap that has for each member an entry with a key not greater than its own, and other
+    /// entries.
     heap: BinaryHeap<Reverse<Entry<K>>>,
     /// A bit per id, all 0 but while the heap is tidied.
     seen: Vec<u64>,

@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 
 use crate::prefetch::prefetch;
 
-/// What lies alone in a line of the processor's cache, if it has the size of one.
+/// Alignment to a line of the processor's cache, for types of a line's size that must not straddle
+/// two.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct CacheLine;
@@ -53,7 +54,7 @@ struct Node<T, A> {
 }
 
 impl Lists {
-    /// So many empty lists over ids without values.
+    /// Create `lists` empty lists over ids without values.
     ///
     /// # Panics
     /// If there are more than `u32::MAX` ids and lists together.
@@ -63,7 +64,7 @@ impl Lists {
 }
 
 impl<T, A> Lists<T, A> {
-    /// So many empty lists over ids that have a value each, at first this one.
+    /// Create `lists` empty lists over ids that each carry a value, initially `value`.
     ///
     /// # Panics
     /// If there are more than `u32::MAX` ids and lists together.
@@ -81,13 +82,13 @@ impl<T, A> Lists<T, A> {
         Self { nodes, len: vec![0; lists as usize], ids }
     }
 
-    /// What an id carries.
+    /// Return the value that an id carries.
     #[inline]
     pub fn value(&self, id: u32) -> &T {
         &self.nodes[id as usize].value
     }
 
-    /// What an id carries, to be changed; its links stay as they are.
+    /// Return the value that an id carries, for changes; its links are untouched.
     #[inline]
     pub fn value_mut(&mut self, id: u32) -> &mut T {
         &mut self.nodes[id as usize].value

@@ -1,10 +1,10 @@
 //! Several queues over one set of pages, each a log.
 //!
-//! A page is in at most one queue. A queue is a ring of entries, written at its new end: a page that
-//! leaves it, from wherever, leaves a blank entry behind, and a page that is renewed is written anew.
-//! So a move within or between queues writes one random byte and appends, where a linked list writes
-//! four random places. Blank entries are passed over by what looks for the oldest page, and squeezed
-//! out when a ring is full of them.
+//! A page is in at most one queue. A queue is a ring of entries, written at its new end: a page
+//! that leaves it, at any position, leaves a blank entry, and a page that is renewed is appended
+//! again. So a move within or between queues writes one random byte and appends, where a linked
+//! list writes four random places. A search for the oldest page skips blank entries, and a ring
+//! that is full of them is squeezed.
 //!
 //! Each page carries one byte of state, which the policy defines but for its lowest bit: that is
 //! [`PRESENT`].
@@ -26,17 +26,17 @@ pub const PRESENT: u8 = 1;
 
 /// Entries of a ring beyond its factor, so that a queue of few pages is not squeezed at each step.
 const MARGIN: usize = 64;
-/// How far ahead of the oldest page the tables of coming victims are asked for, in entries.
+/// Distance from the oldest page, in entries, at which the tables of coming victims are prefetched.
 const PREFETCH_ENTRIES: u32 = 12;
-/// How far ahead of a search other tables are asked for what they have of the pages to come; less than
-/// the entries of a ring.
+/// Distance from a search, in entries, at which other tables prefetch their state of the pages to
+/// come; less than the entries of a ring.
 const LOOK_AHEAD_ENTRIES: u32 = 24;
 /// Entries that a search looks at together.
 const WORD: u32 = 8;
 /// [`PRESENT`] in each of them.
 const ALL_PRESENT: u64 = u64::from_le_bytes([PRESENT; WORD as usize]);
 
-/// How a queue is used: that decides how much longer than the queue its ring should be.
+/// Use of a queue, which decides how much longer than the queue its ring should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Pages leave at the old end: 1.25 entries per page.
@@ -47,7 +47,7 @@ pub enum Use {
     Lru,
 }
 
-/// So many queues; they are told apart by their index.
+/// A number of queues, each identified by its index.
 #[derive(Clone, Debug)]
 pub struct Logs<const QUEUES: usize> {
     /// The entry of each page.
@@ -113,7 +113,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         }
     }
 
-    /// Where `page` is, if it is in a queue.
+    /// Find `page`, if it is in a queue.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<Position> {
         let position = self.positions.find(page.0, page_of(&self.pages));
@@ -222,7 +222,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         self.rings[queue].len -= 1;
     }
 
-    /// Where the oldest page of a queue is.
+    /// Return the position of the oldest page of a queue.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn oldest(&mut self, queue: usize) -> Option<Position> {
@@ -272,9 +272,10 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         Some((page, state))
     }
 
-    /// Tells `ask` the pages of the entries that the next searches for the oldest page will come to,
-    /// each once, so that it asks the processor for what is to be known of them. Some have left their
-    /// entries. To be called after the oldest page was taken.
+    /// Pass `ask` the pages of the entries that the next searches for the oldest page will reach,
+    /// each once, so that it can prefetch its state of them. Some have left their entries. Call
+    /// this after the oldest page was taken. Some have left their entries. To be called after the
+    /// oldest page was taken.
     #[inline]
     pub fn look_ahead(&mut self, queue: usize, mut ask: impl FnMut(PageId)) {
         let ring = &mut self.rings[queue];
@@ -292,7 +293,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         ring.looked_at = ring.begin + target;
     }
 
-    /// Where the newest page of a queue is.
+    /// Return the position of the newest page of a queue.
     pub fn newest(&mut self, queue: usize) -> Option<Position> {
         let ring = &mut self.rings[queue];
         if ring.len == 0 {
@@ -308,7 +309,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         }
     }
 
-    /// Where the next newer page of a queue is.
+    /// Return the position of the next newer page of a queue.
     pub fn newer(&self, queue: usize, position: Position) -> Option<Position> {
         let ring = &self.rings[queue];
         let mut entry = ring.following(position.0);

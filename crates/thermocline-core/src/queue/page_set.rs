@@ -45,8 +45,8 @@ impl PageSet {
         }
     }
 
-    /// Puts a page into the set, if it is to be. There is no branch on that: often no processor can
-    /// guess.
+    /// Insert a page into the set if `is_inserted`, without a branch, which processors often
+    /// mispredict. There is no branch on that: often no processor can guess.
     #[inline]
     pub fn insert_if(&mut self, page: PageId, is_inserted: bool) {
         match self.words.get_mut(page.index() / 64) {

@@ -30,15 +30,16 @@ use crate::PageId;
 use crate::prefetch::prefetch_or_last;
 use crate::{Ids, Indexing};
 
-/// How many times longer the log is than the queue: the longer, the rarer it is squeezed.
+/// Length of the log divided by that of the queue: the longer, the rarer it is squeezed.
 const LOG_FACTOR: usize = 4;
 /// Room beyond the factor, so that a queue of few pages is not squeezed at each step.
 const LOG_MARGIN: usize = 64;
 /// A log has fewer entries than this.
 const ENTRIES_LIMIT: usize = u32::MAX as usize;
-/// How far ahead of a search the tables of coming victims are asked for, in log entries.
+/// Distance from a search, in log entries, at which the tables of coming victims are prefetched.
 const PREFETCH_ENTRIES: usize = 12;
-/// How far ahead of a search other tables are asked for what they have of the pages to come.
+/// Distance from a search, in log entries, at which other tables prefetch their state of the pages
+/// to come.
 const LOOK_AHEAD_ENTRIES: usize = 24;
 /// Number of entries each search asks for, so that there is no loop whose end cannot be predicted.
 const LOOK_AHEAD_STEP: usize = 4;
@@ -118,15 +119,15 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
     }
 
-    /// Where `page` is, if it is in the queue.
+    /// Find `page` and its state, if it is in the queue.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<(Position, u8)> {
         let position = self.positions.find(page.0, page_of(&self.pages));
         self.states.get(position as usize).map(|&state| (Position(position), state))
     }
 
-    /// Where `page` is, with its state; anywhere, with the state zero, if it is not in the queue. There is
-    /// no branch, for pages of which a processor cannot predict whether they are there.
+    /// Find `page` and its state; any position, with state zero, if it is not in the queue. There
+    /// is no branch, for pages of which a processor cannot predict whether they are there.
     #[inline]
     pub fn find_or_zero(&self, page: PageId) -> (Position, u8) {
         let position = self.positions.find(page.0, page_of(&self.pages));
@@ -275,9 +276,10 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         position != ABSENT
     }
 
-    /// Tells `ask` some pages of the entries that the next searches for the oldest page will come to,
-    /// so that it asks the processor for what is to be known of them. Some have left their entries,
-    /// and some are told again. To be called after a search.
+    /// Pass `ask` some pages of the entries that the next searches for the oldest page will reach,
+    /// so that it can prefetch its state of them. Some have left their entries, and some are passed
+    /// twice. Call this after a search. Some have left their entries, and some are told again. To
+    /// be called after a search.
     #[inline]
     pub fn look_ahead(&mut self, class: usize, mut ask: impl FnMut(PageId)) {
         let end = self.cursors[class] + LOOK_AHEAD_ENTRIES;
@@ -428,7 +430,8 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
     }
 
-    /// Moves the pages of some entries to `target` and what follows it, and returns their end.
+    /// Move the pages of some entries to `target` and the following entries, and return the end of
+    /// those.
     ///
     /// Whether an entry is blank cannot be predicted, so there is no branch on it: a blank entry is
     /// moved too, and the next one overwrites it.

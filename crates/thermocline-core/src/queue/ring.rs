@@ -12,9 +12,10 @@ use super::directory::{ABSENT, Directory, Places};
 use crate::Ids;
 use crate::PageId;
 
-/// What a slot holds whose page left.
+/// Content of a slot whose page left.
 const HOLE: u32 = u32::MAX;
-/// How far from the front [`Ring::coming`] looks, which may find a hole: no page has its number.
+/// Distance from the front at which [`Ring::coming`] looks. It may find a hole: no page has its
+/// number.
 const AHEAD_SLOTS: usize = 8;
 /// Slots are numbered on and on, modulo this.
 const NUMBERS: u32 = ABSENT;

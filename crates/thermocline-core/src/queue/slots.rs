@@ -49,8 +49,8 @@ impl Slots {
         (slot != ABSENT).then_some(slot)
     }
 
-    /// The slot of a page, if it has one and if it is wanted. There is no branch on the latter, so that
-    /// where few pages have both, a processor can predict the outcome.
+    /// Find the slot of a page, if it has one and if it is wanted. There is no branch on the
+    /// latter, so that where few pages have both, a processor can predict the outcome.
     #[inline]
     pub fn find_if(&self, is_wanted: bool, page: PageId) -> Option<u32> {
         let unwanted = u32::from(is_wanted).wrapping_sub(1);

@@ -47,14 +47,14 @@ impl Run {
         self.hits().iter().sum::<u64>() as f64 / ACCESSES
     }
 
-    /// With 0.2, 2 and 10 ms per access.
+    /// Return the mean time per access if accesses cost 0.2, 2 and 10 ms.
     fn mean_ms(&self) -> f64 {
         let [first, second] = self.hits().map(|hits| hits as f64);
         (first * 0.2 + second * 2.0 + (ACCESSES - first - second) * 10.0) / ACCESSES
     }
 }
 
-/// Those of H-HFA.
+/// Return the hints of H-HFA.
 fn hints() -> HintLog {
     let given = [("ghost_ratio".to_owned(), FOR_EVER.1.to_owned())];
     let values = registry::find("h-hfa").unwrap().values(&given).unwrap();

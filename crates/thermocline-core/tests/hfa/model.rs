@@ -1,9 +1,9 @@
-//! HFA as the sheets tell it: queues are vectors, head first, a bubble sort is a walk, and what is
-//! counted is counted anew each time.
+//! HFA as the sheets describe it: queues are vectors, head first, a bubble sort is a walk, and each
+//! count is taken again each time.
 
 use std::collections::BTreeMap;
 
-/// Which HFA.
+/// Variant of HFA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     D,
@@ -94,7 +94,7 @@ struct Level {
     t_out_capacity: usize,
     cold: Vec<usize>,
     hot: Vec<usize>,
-    /// What the next level below knows of this one.
+    /// Knowledge of the next level below about this one.
     known_below: Promote,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Hfa {
     /// The first levels of all clients, then the shared ones.
     levels: Vec<Level>,
     clients: usize,
-    /// On whose path pages move.
+    /// Client on whose path pages move.
     client: usize,
     moves: BTreeMap<u32, Vec<f64>>,
     /// Pages in no cache whose moves are known, the oldest first, and how many there may be.
@@ -285,8 +285,8 @@ impl Hfa {
         pages
     }
 
-    /// What the policy calls its gauges: Q1, Q2, records, promote probability; with several clients,
-    /// first levels tell how often pages rise to them, and the level below them does not.
+    /// Return the policy's gauges: Q1, Q2, records, promote probability. With several clients,
+    /// first levels report how often pages rise to them, and the level below them does not.
     pub(crate) fn gauges(&self, level: usize) -> (usize, usize, usize, f64) {
         let told_of = match (self.clients, self.is_top(level)) {
             (1, true) => None,

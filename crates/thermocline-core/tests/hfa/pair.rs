@@ -73,7 +73,7 @@ pub(crate) struct Pair {
     pages: u32,
     /// Records per page of a tier, by its share.
     records_per_page: f64,
-    /// What the policy's tables never exceed: a live record per page and slot, and one more.
+    /// Maximum of the policy's tables: a live record per page and slot, and one more.
     records_max: f64,
     capacities: Vec<u32>,
     accesses: u64,

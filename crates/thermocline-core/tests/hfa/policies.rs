@@ -266,7 +266,8 @@ fn histories_are_bounded() {
     }
 }
 
-/// With its defaults, H-HFA keeps less than 2.6 % of the caches' size besides their pages (section 5.2.2).
+/// With its defaults, H-HFA's data besides the pages is less than 2.6 % of the caches' size
+/// (section 5.2.2).
 #[test]
 fn h_hfa_keeps_less_than_the_paper_says() {
     let (capacities, cached_bytes) = ([100, 400], 500.0 * 4096.0);

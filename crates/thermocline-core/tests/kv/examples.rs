@@ -16,7 +16,7 @@ const CHAINS: [&[u32]; 8] = [
     &[6, 7],
 ];
 
-/// What came of all requests.
+/// Totals over all requests.
 #[derive(Debug, PartialEq, Eq)]
 struct Totals {
     hits: Vec<u32>,

@@ -112,7 +112,7 @@ impl Model {
         }
     }
 
-    /// What is found, and the tier of each hit.
+    /// Return the hits, and the tier of each.
     fn look_up(&self, prompt: &Prompt) -> (KvFound, Vec<usize>) {
         let Prompt { engine, ref chain, .. } = *prompt;
         let depth = self.lists.len();

@@ -45,7 +45,7 @@ proptest! {
         prop_assert_eq!(hits(&mut algorithm, &prompts), hits(&mut order, &prompts));
     }
 
-    /// Whatever the algorithm refuses or evicts, the tiers stay consistent.
+    /// The tiers stay consistent under every algorithm's refusals and evictions.
     #[test]
     fn every_algorithm_runs_in_every_mode(
         mode in prop::sample::select(vec![Mode::Exclusive, Mode::Back, Mode::Through]),

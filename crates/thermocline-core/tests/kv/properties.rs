@@ -1,4 +1,4 @@
-//! What holds of tiers of blocks, whatever the requests.
+//! Properties of tiers of blocks under any requests.
 
 use proptest::prelude::*;
 use thermocline_core::kv::{

@@ -11,7 +11,7 @@ const T2: usize = 1;
 const B1: usize = 2;
 const B2: usize = 3;
 
-/// How flash is fed.
+/// Rule by which flash is fed.
 pub(crate) struct Feed {
     pub(crate) every: usize,
     pub(crate) write_max: usize,
@@ -34,7 +34,8 @@ pub(crate) struct Swept {
     pub(crate) day: usize,
     pub(crate) hand: usize,
     pub(crate) has_swept_once: bool,
-    /// By list T2, T1: the number of the last reference of the page handled last, and pages scanned.
+    /// Markers of the lists T2 and T1: the number of the last reference of the page handled last,
+    /// and pages scanned.
     pub(crate) markers: [(u64, usize); 2],
     pub(crate) written: usize,
     pub(crate) feeds: usize,

@@ -138,7 +138,7 @@ fn value<T: FromStr>(given: &[(String, String)], name: &str, default: T) -> T {
     text.parse().unwrap_or_else(|_| panic!("`{text}` is no value of `{name}`"))
 }
 
-/// What the sheets count.
+/// Counts of the sheets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) memory_hits: u64,
@@ -156,7 +156,8 @@ pub(crate) trait Model {
     fn counts(&self) -> Counts;
     /// The pages that memory, or flash, holds a copy of that can still be read.
     fn held(&self, tier: Tier) -> BTreeSet<u32>;
-    /// What only the sheet's own notation can say: orders, status letters, holes.
+    /// Show the state that only the sheet's own notation can express: orders, status letters,
+    /// holes.
     fn state(&self) -> String;
 }
 

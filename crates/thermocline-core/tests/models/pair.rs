@@ -97,7 +97,7 @@ impl Pair {
             .collect()
     }
 
-    /// What the policy's actions add up to.
+    /// Return the sums of the policy's actions.
     pub(crate) fn counts(&self) -> Counts {
         let counts = self.ledger.counts();
         Counts {
@@ -111,7 +111,7 @@ impl Pair {
         }
     }
 
-    /// What happened so far, in the sheets' notation, with the policy's last actions.
+    /// Return the events so far, in the sheets' notation, with the policy's last actions.
     fn story(&self) -> String {
         let words = self.history.iter().map(|access| {
             let op = if access.op == Op::Write { 'W' } else { 'R' };

@@ -8,14 +8,14 @@ use super::{Counts, LruMemory, Model, Versions, join};
 
 pub(crate) struct Tac {
     memory: LruMemory,
-    /// In order of admission: page, and the version if the slot is valid.
+    /// Slots in order of admission: page, and the version if the slot is valid.
     slots: Vec<(u32, Option<u64>)>,
     temperatures: BTreeMap<u64, f64>,
     memory_pages: usize,
     flash_pages: usize,
     extent_pages: u64,
     aging_interval: u64,
-    /// In milliseconds, of a random and of a sequential miss.
+    /// Savings of a random and of a sequential miss, in milliseconds.
     savings: [f64; 2],
     requests: u64,
     previous_miss: Option<u64>,

@@ -1,4 +1,4 @@
-//! What holds when several clients, each with a first tier of its own, share the others.
+//! Properties that hold when several clients, each with a first tier of its own, share the others.
 
 use proptest::prelude::*;
 use thermocline_core::{Access, Clients, Op, PageId, Tier, registry};
@@ -29,7 +29,7 @@ fn sizes() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(1_u32..6, 2..5)
 }
 
-/// Only what one client does, as if there were no other.
+/// Return the accesses of one client, as if there were no other.
 fn alone(accesses: &[Access], client: u8) -> Vec<Access> {
     let own = accesses.iter().filter(|access| access.client == client);
     own.map(|access| access.by(0)).collect()
@@ -54,7 +54,7 @@ fn independent(policy: &str) -> Vec<(&'static str, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Clients that do nothing change nothing, whoever is the one that does.
+    /// Idle clients change nothing, for any active client.
     #[test]
     fn one_of_several_clients_is_as_good_as_one(
         sizes in sizes(), (_, accesses) in shared_accesses(), client in 0_u8..3,
@@ -112,7 +112,7 @@ proptest! {
         prop_assert_eq!(mq.hits().last().copied(), Some(lru_hits(sizes[1], &missed)));
     }
 
-    /// With room for everything below them, clients of different pages do not meet.
+    /// With room for everything below them, clients of different pages do not affect each other.
     #[test]
     fn clients_of_different_pages_are_alone_above_a_roomy_tier(
         size in 1_u32..6, (_, accesses) in shared_accesses(),
@@ -213,7 +213,8 @@ fn demote_drops_what_another_client_holds() {
     check("demote", &[], &mut Demote::new(&[1, 2], 2, "remove"), &[1, 2], steps);
 }
 
-/// In the authors' modes, what one client demotes is there for the other, whoever else holds it.
+/// In the authors' modes, a page that one client demotes is there for the other, even if someone
+/// else holds it.
 #[test]
 fn demote_in_its_published_modes_fills_the_shared_tier() {
     let steps: &[Step] = &[
@@ -234,7 +235,7 @@ fn a_shared_inclusive_tier_takes_its_victims_from_all_clients() {
     check("lru-n-inclusive", &[], &mut Inclusive::new(&[2, 2], 2), &[2, 2], steps);
 }
 
-/// What moves on one path is known on all.
+/// Moves on one path are known on all.
 #[test]
 fn hint_k_knows_the_moves_of_all_clients() {
     let steps: &[Step] = &[

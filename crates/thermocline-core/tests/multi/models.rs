@@ -1,7 +1,7 @@
 //! Executable specifications: small, slow, and written from the sheets, not from the policies.
 //!
 //! Tiers are vectors with the oldest page first: the first tier of each client, then those that all
-//! share. Specifications know only tiers that can hold a page; whoever compares puts the empty ones
+//! share. Specifications know only tiers that can hold a page; the comparison puts the empty ones
 //! back. A write is a read, as all copies are clean, after which other first tiers forget the page.
 
 mod orders;
@@ -12,7 +12,7 @@ pub(crate) use orders::{Chain, Demote, Inclusive, MqN};
 pub(crate) use promote::Promote;
 pub(crate) use stacks::{HintK, Ulc};
 
-/// What a read does.
+/// Outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// The tier that held the page; one past the last cache is the disk.

@@ -1,4 +1,4 @@
-//! What holds on any trace.
+//! Properties that hold on any trace.
 
 use proptest::prelude::*;
 use thermocline_core::policy::single::ALGORITHMS;
@@ -82,7 +82,7 @@ proptest! {
         }
     }
 
-    /// Whatever they keep, and also if they refuse pages.
+    /// Any algorithms can be chained, also if they refuse pages.
     #[test]
     fn any_algorithms_can_be_chained(
         sizes in sizes(), (clients, accesses) in shared_accesses(),
@@ -150,7 +150,7 @@ proptest! {
         }
     }
 
-    /// With one tier below, MQ of one queue is an LRU of what the fastest tier misses.
+    /// With one tier below, MQ of one queue is an LRU over the misses of the fastest tier.
     #[test]
     fn mq_of_one_queue_is_an_lru_of_misses(sizes in [1_u32..6, 1..10], accesses in accesses()) {
         let mut mq = Driven::new("mq-n", &[("queues", "1".to_owned())], PAGES, &sizes);

@@ -11,7 +11,7 @@ use crate::models::Outcome;
 
 const PAGES: u32 = 16;
 
-/// What is split, with its parameters.
+/// Policies to split, with their parameters.
 const SPLIT: [(&str, &str, &str); 4] = [
     ("demote", "mode", "remove"),
     ("demote", "mode", "mru"),
@@ -23,7 +23,7 @@ const SPLIT: [(&str, &str, &str); 4] = [
 struct Hosts {
     clients: Vec<ClientHalf>,
     server: ServerHalf,
-    /// On their way to the server.
+    /// Messages on their way to the server.
     queue: VecDeque<(u8, Message)>,
     caches: u8,
     /// Copies from one cache to another so far.
@@ -31,7 +31,7 @@ struct Hosts {
     messages: Vec<Message>,
 }
 
-/// What one client sends, and finds at home.
+/// Messages that one client sends, and its local hits.
 struct Outbox<'a> {
     client: u8,
     queue: &'a mut VecDeque<(u8, Message)>,
@@ -118,7 +118,7 @@ fn accesses() -> impl Strategy<Value = Vec<Access>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// On one client and on three.
+    /// Runs on one client and on three.
     #[test]
     fn halves_do_what_the_policy_does(
         sizes in prop::collection::vec(1_u32..6, 2..5), accesses in accesses(),
@@ -145,7 +145,7 @@ proptest! {
     }
 }
 
-/// What any client may say, true or not.
+/// Generate any messages of a client, true or not.
 fn messages() -> impl Strategy<Value = Vec<(u8, Message)>> {
     let message = (0..3_u8, 0..PAGES, 0..4).prop_map(|(client, page, kind)| {
         let page = PageId(page);

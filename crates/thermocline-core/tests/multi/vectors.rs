@@ -135,7 +135,8 @@ fn hint_k_keeps_what_moves() {
     check(driven, &mut model, &[2, 2], steps);
 }
 
-/// With three tiers, what passes the middle one stays there too; a victim that is above is dropped.
+/// With three tiers, pages that pass the middle one stay there too; a victim that is above is
+/// dropped.
 #[test]
 fn demote_leaves_copies_in_every_tier_on_the_way() {
     check_demote("lru", &[1, 1, 2], &[(&[1], "1 | 1 | 1"), (&[2], "2 | 1 | 1 2")]);
@@ -161,7 +162,7 @@ fn a_lower_tier_under_mq_keeps_what_returns() {
     check(driven, &mut model, &[1, 2], steps);
 }
 
-/// Full tiers let new pages pass. A page that returns sooner than a yardstick gets its tier, and
+/// Full tiers let new pages pass. A page that returns earlier than a yardstick gets its tier, and
 /// the yardsticks move down.
 #[test]
 fn ulc_places_pages_by_their_yardsticks() {

@@ -1,9 +1,9 @@
-//! What the tests of indexing drive policies with.
+//! Workloads with which the tests of indexing drive policies.
 
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Access, Geometry, Indexing, PageCost, Setup};
 
-/// How unevenly pages are accessed.
+/// Skew of accesses over pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Skew {
     /// All alike.

@@ -67,7 +67,7 @@ trait Order: Debug {
 /// A page of a block was written.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// How many pages of the block are in the buffer now.
+    /// Number of the block's pages that are in the buffer now.
     pages: u32,
     /// `true` if the block has just been written from its first page to its last.
     is_sequential: bool,
@@ -383,13 +383,14 @@ struct Clock {
     /// The blocks whose bit is clear: the fullest first, of several the one nearest to the hand.
     unused: IndexedHeap<(Reverse<u32>, u64)>,
     states: Vec<ClockState>,
-    /// How often a block was put at the end of the ring.
+    /// Number of times that a block was put at the end of the ring.
     placed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ClockState {
-    /// When the block was put at the end of the ring: the lower, the nearer to the hand.
+    /// Value of the counter when the block was put at the end of the ring: the lower, the nearer to
+    /// the hand.
     place: u64,
     pages: u32,
 }

@@ -48,7 +48,7 @@ const CLEAN: u32 = 1;
 /// The list of the first cluster; the others follow.
 const CLUSTERS: u32 = 2;
 
-/// What a cluster's priority is made of, but for its age.
+/// Parts of a cluster's priority except its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
     /// The sum of the distances between one page and the next.
@@ -61,7 +61,7 @@ struct Shape {
 struct Cluster {
     /// The sum of the distances between one page and the next.
     distance: u64,
-    /// Of the creation, or of the last time that a page was referenced.
+    /// Time of the creation, or of the last reference to a page.
     timestamp: u64,
 }
 

@@ -25,7 +25,7 @@ use crate::entry::{Build, PolicyEntry};
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 
-/// What reads do, with its default.
+/// Return the parameter for the effect of reads, with its default.
 pub(super) const fn reads(default: &'static str) -> Parameter {
     Parameter::choice("reads", &["ignore", "touch", "hold"], default)
         .summary(
@@ -60,7 +60,7 @@ const WINDOW: u32 = 1;
 /// The only list of the clean pages in the window.
 const CLEAN: u32 = 0;
 
-/// What reads do.
+/// Effect of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reads {
     Ignore,
@@ -154,7 +154,7 @@ fn build_lru_wsr(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Reads {
-    /// As the parameter says.
+    /// Return the effect that the parameter names.
     pub(super) fn of(values: &Values) -> Self {
         match values.choice("reads") {
             "touch" => Self::Touch,

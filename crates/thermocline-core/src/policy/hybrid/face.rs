@@ -77,7 +77,7 @@ pub struct Face {
     flash_pages: u32,
     /// The versions on flash, each with its flags.
     fifo: Ring<u8>,
-    /// What comes back of the batch that is leaving the front, in order, with its flags.
+    /// Pages that return from the batch that is leaving the front, in order, with their flags.
     batch: Vec<(PageId, u8)>,
     group_pages: usize,
     has_second_chance: bool,

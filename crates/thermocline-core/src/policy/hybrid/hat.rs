@@ -1,4 +1,4 @@
-//! HAT: hot pages in memory, warm pages on flash, cold pages on disk, told by where a hit falls.
+//! HAT: hot pages in memory, warm pages on flash, cold pages on disk; the place of a hit decides.
 //!
 //! A page reference queue keeps the ids of the pages referenced last, resident or not. Its newer
 //! part is the hot region, its older part the warm region. A hit on the hot region makes a page

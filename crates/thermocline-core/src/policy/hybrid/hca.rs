@@ -122,12 +122,12 @@ struct Ram {
     buffer_pages: u32,
 }
 
-/// How a page of RAM is used.
+/// Uses of a page of RAM.
 #[derive(Clone, Copy, Debug)]
 struct Uses {
     /// The access by which it was last used, or by which it entered the buffer, if it is there.
     at: u64,
-    /// How often it was referenced since it is cached.
+    /// Number of references since it has been cached.
     count: u32,
     is_in_level: bool,
 }
@@ -141,10 +141,10 @@ type GroupRank = (Reverse<u32>, u64);
 /// The only list of the groups of a page.
 const SINGLES: u32 = 0;
 
-/// That of a slot without a page.
+/// Uses of a slot without a page.
 const UNUSED: Uses = Uses { at: 0, count: 0, is_in_level: false };
 
-/// How far ahead of the next victim the tables are asked for what they have of those to come.
+/// Distance from the next victim at which the tables prefetch their state of those to come.
 const AHEAD_VICTIMS: usize = 4;
 
 /// The pages on flash.
@@ -327,7 +327,8 @@ impl Ram {
 }
 
 impl Uses {
-    /// When a page of the first level was referenced that was so once.
+    /// Return the time of the last reference, if the page is in the first level and was referenced
+    /// once.
     #[inline]
     fn rank_of_once(self) -> Option<Stamp> {
         (self.is_in_level && self.count == 1).then_some(Stamp(self.at))
@@ -417,7 +418,7 @@ impl Hca {
         }
     }
 
-    /// Writes the largest group of the buffer to flash, or forgets it if there is no flash.
+    /// Write the largest group of the buffer to flash, or drop it if there is no flash.
     fn flush_group(&mut self, out: &mut impl Sink) {
         let Self { ram, flash, .. } = self;
         let group = ram.next_group().expect("an over-full buffer has a group");

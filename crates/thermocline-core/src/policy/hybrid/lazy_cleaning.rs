@@ -64,7 +64,7 @@ const RANDOM: u8 = 1 << 2;
 
 /// The only class of the queues: every page of them.
 const ANY: usize = 0;
-/// Where dirty pages go when memory evicts them.
+/// Destination of dirty pages that memory evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Design {
     CleanWrite,
@@ -89,7 +89,7 @@ pub struct LazyCleaning {
     /// The frames with a page by their second-to-last access, those that are clean on one side, those
     /// that are dirty on the other.
     order: LastButOne,
-    /// For cleaning in groups, in which no other design does.
+    /// Successors of pages, for cleaning in groups, which only one of the designs does.
     successors: Option<Successors>,
     /// Flash below this many pages admits every page.
     filling_pages: f64,
@@ -103,9 +103,9 @@ pub struct LazyCleaning {
     gate: Gate,
 }
 
-/// Where the three designs were published.
+/// Publication of the three designs.
 const SOURCE: &str = "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011";
-/// What the three designs can do.
+/// Capabilities of the three designs.
 const CAPABILITIES: Capabilities = Capabilities {
     takes_admission: true,
     looks_at_neighbours: true,

@@ -108,10 +108,10 @@ struct Extent {
     last: u32,
 }
 
-/// What a slot of flash is to its page.
+/// State of the page that owns a slot of flash.
 #[derive(Clone, Copy, Debug)]
 struct FlashCopy {
-    /// When the page was admitted, in admissions.
+    /// Time of the page's admission, counted in admissions.
     admission: u64,
     /// The slot of the same extent whose page was admitted next.
     next_in_extent: u32,
@@ -119,7 +119,7 @@ struct FlashCopy {
     is_valid: bool,
 }
 
-/// That of a slot that no page owns.
+/// State of a slot that no page owns.
 const NO_COPY: FlashCopy = FlashCopy { admission: 0, next_in_extent: NONE, is_valid: false };
 
 /// The order of victims: the coldest extent, by the bits of its temperature, which is not negative;
@@ -427,7 +427,7 @@ impl Policy for Tac {
     }
 }
 
-/// Where an extent is in the order of victims; nowhere without pages on flash.
+/// Return the extent's position in the order of victims; `None` if it has no pages on flash.
 #[inline]
 fn coldness(extents: &[Extent], copies: &[FlashCopy], extent: u32) -> Option<Coldness> {
     let Extent { temperature_ms, first, .. } = extents[extent as usize];

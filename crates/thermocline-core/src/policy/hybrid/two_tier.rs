@@ -1,10 +1,10 @@
 //! A cache in memory over one on flash, each with a replacement algorithm of its own.
 //!
-//! What the tiers have to do with each other is set apart from what each of them keeps. *Exclusive*:
-//! no page is in both; a flash hit moves the page up, every page that leaves memory is offered to
-//! flash. *Inclusive*: what memory holds is on flash as well; a page read from disk is offered to both,
-//! and a page that leaves flash leaves memory too. *Lazy*: neither; a page that leaves memory is
-//! offered to flash unless it is there already, and a flash hit leaves it there.
+//! The relation between the tiers is independent of the algorithm that each of them runs.
+//! *Exclusive*: no page is in both; a flash hit moves the page up, every page that leaves memory is
+//! offered to flash. *Inclusive*: every page in memory is on flash as well; a page read from disk
+//! is offered to both, and a page that leaves flash leaves memory too. *Lazy*: neither; a page that
+//! leaves memory is offered to flash unless it is there already, and a flash hit leaves it there.
 //!
 //! * Source: the schemes of Koltsidas and Viglas, *Designing a Flash-Aware Two-Level Cache*, ADBIS
 //!   2011; each tier's algorithm has a source of its own.
@@ -39,7 +39,7 @@ pub const RAM: &str = "ram";
 /// The parameter that chooses the algorithm of flash.
 pub const FLASH: &str = "flash";
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::choice(RAM, &NAMES, "lru")
         .summary("which pages memory keeps")

@@ -43,13 +43,13 @@ pub const PARAMETERS: &[Parameter] =
             "strict exclusion, as the HFA paper assumes; the authors' simulator has mru and lru",
         )];
 
-/// What becomes of the copy that a page leaves behind.
+/// Position of the copy that a page leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Remove,
-    /// It is the next to be evicted.
+    /// The copy is the next to be evicted.
     Mru,
-    /// It is the last to be evicted.
+    /// The copy is the last to be evicted.
     Lru,
 }
 

@@ -133,12 +133,12 @@ impl Hierarchy {
         Tier(self.clients.get())
     }
 
-    /// Those that all clients share.
+    /// Return the caches that all clients share.
     pub(super) const fn shared_caches(&self) -> Caches {
         Caches(self.caches & !before(self.first_shared()))
     }
 
-    /// Those that a client sees.
+    /// Return the caches that a client sees.
     pub(super) const fn caches(&self, client: u8) -> Caches {
         Caches(self.shared_caches().0 | 1 << self.top(client).0)
     }

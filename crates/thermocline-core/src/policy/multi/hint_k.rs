@@ -90,7 +90,7 @@ impl HintK {
         })
     }
 
-    /// Where a client finds a page.
+    /// Return the tier at which a client finds a page.
     fn find(&self, client: u8, page: u32) -> Tier {
         let tier = self.tier_of[page as usize];
         if !self.hierarchy.is_top(tier) {

@@ -28,22 +28,22 @@ pub(super) const STEPS: Parameter = Parameter::integer("khv_steps", 1..=MOVES_MA
     .summary("moves between tiers that a page's hint value is made of (K)")
     .source("reconstruction");
 
-/// What an older move counts.
+/// Weight of an older move.
 pub(super) const DECAY: Parameter = Parameter::real("khv_decay", 0.0..=1.0, 0.5)
     .summary("what a move is worth compared with the next one")
     .source("reconstruction");
 
-/// What a promotion counts.
+/// Weight of a promotion.
 pub(super) const PROMOTION: Parameter = Parameter::real("khv_promotion", 0.0..=1000.0, 2.0)
     .summary("what a promotion adds to the hint value")
     .source("reconstruction");
 
-/// What a demotion counts.
+/// Weight of a demotion.
 pub(super) const DEMOTION: Parameter = Parameter::real("khv_demotion", 0.0..=1000.0, 1.0)
     .summary("what a demotion adds to the hint value")
     .source("reconstruction");
 
-/// How many histories outlive their pages.
+/// Number of histories that outlive their pages, relative to the cached pages.
 pub(super) const GHOST_RATIO: Parameter = Parameter::real("ghost_ratio", 0.0..=1000.0, 1.0)
     .summary("histories kept of pages in no cache, as a multiple of all cached pages")
     .source("reconstruction");
@@ -64,7 +64,7 @@ struct Moves {
     /// The bits of the moves that count.
     mask: u32,
     decay: f64,
-    /// By the bits of a move.
+    /// Weights by the bits of a move.
     weights: [f64; 3],
 }
 
@@ -77,7 +77,8 @@ pub(super) struct Histories {
 }
 
 impl Moves {
-    /// For page numbers below `count`; `values` say how many moves count, and what each is worth.
+    /// Create histories for page numbers below `count`; `values` say how many moves count, and the
+    /// weight of each.
     fn new(count: u32, values: &Values) -> Self {
         let [demotion, promotion] = [DEMOTION, PROMOTION].map(|weight| values.real(weight.name));
         Self {
@@ -125,7 +126,8 @@ impl Moves {
 }
 
 impl Histories {
-    /// For page numbers below `count`, with at most `ghosts_max` histories of pages in no cache.
+    /// Create histories for page numbers below `count`, with at most `ghosts_max` histories of
+    /// pages in no cache.
     pub(super) fn new(count: u32, ghosts_max: u32, values: &Values) -> Self {
         Self { moves: Moves::new(count, values), ghosts: Lists::new(count, 1), ghosts_max }
     }
@@ -187,8 +189,8 @@ impl Histories {
         self.ghosts.len(GHOSTS)
     }
 
-    /// What the histories take, of so many cached pages, in bytes: the moves of a page, and the page's
-    /// number if it is in no cache.
+    /// Return the size of the histories for `cached_pages` pages, in bytes: the moves of a page,
+    /// and the page's number if it is in no cache.
     pub(super) fn metadata_bytes(&self, cached_pages: usize) -> usize {
         let ghost_bytes = size_of::<PageId>() + size_of::<u32>();
         cached_pages * size_of::<u32>() + self.ghosts() as usize * ghost_bytes

@@ -1,9 +1,11 @@
-//! Inclusive LRU: each tier an LRU of what reaches it, every tier a superset of those above.
+//! Inclusive LRU: each tier is an LRU of the accesses that reach it, and a superset of the tiers
+//! above.
 //!
-//! A page is read into every tier between the one that holds it and the fastest. A tier is told of
-//! what the tiers above it miss, so its order is not theirs. A page that leaves a tier also leaves
-//! all faster ones, which keeps the inclusion: back-invalidation, as in the caches of processors.
-//! A shared tier includes the first tiers of all clients, and takes its victims from all of them.
+//! A page is read into every tier between the one that holds it and the fastest. A tier sees only
+//! the misses of the tiers above it, so its order differs from theirs. A page that leaves a tier
+//! also leaves all faster ones, which keeps the inclusion: back-invalidation, as in the caches of
+//! processors. A shared tier includes the first tiers of all clients, and takes its victims from
+//! all of them.
 //!
 //! * Source: baseline.
 //! * State: 4 bytes per page that exists and tier, 20 bytes per page of the first tiers and 10 per page

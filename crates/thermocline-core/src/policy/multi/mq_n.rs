@@ -67,7 +67,7 @@ impl Server {
         Self { hierarchy: Hierarchy::new(setup), lower }
     }
 
-    /// Where a shared tier is among those.
+    /// Return the index of a shared tier among the shared ones.
     const fn place(&self, tier: Tier) -> usize {
         tier.index() - self.hierarchy.first_shared().index()
     }

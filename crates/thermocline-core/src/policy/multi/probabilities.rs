@@ -41,14 +41,14 @@ pub(super) struct Probabilities {
     tiers: Box<[Adaptation]>,
 }
 
-/// What one tier knows of one above it.
+/// Knowledge of a tier about one above it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Adaptation {
     probability: f64,
     ceiling: f64,
-    /// How the tier above lived, as a share of both lives, when it was last compared.
+    /// Life of the tier above, as a share of both lives, when they were last compared.
     ratio: f64,
-    /// When the lives were last looked at.
+    /// Time at which the lives were last compared.
     looked_at: u64,
     /// Every second look acts.
     acts_next: bool,
@@ -61,7 +61,7 @@ pub(super) fn fixed(values: &Values) -> Option<f64> {
 }
 
 impl Probabilities {
-    /// That probability for all lower tiers, or one that each of them adapts.
+    /// Create the probability for all lower tiers, or one that each of them adapts.
     pub(super) fn new(hierarchy: &Hierarchy, fixed: Option<f64>) -> Self {
         let pages = |caches: Caches| caches.map(|cache| f64::from(hierarchy.capacity(cache))).sum();
         let tier = |above| {

@@ -117,7 +117,7 @@ impl<D: Draws> Promote<D> {
         }
     }
 
-    /// Which order a tier is in, and its list there.
+    /// Return the index of a tier's order, and its list there.
     fn place(&self, tier: Tier) -> (usize, u32) {
         let last = self.orders.len() - 1;
         if last == 0 {
@@ -276,7 +276,8 @@ impl<D: Draws> Policy for Promote<D> {
         pages * size_of::<u64>()
     }
 
-    /// A tier below several clients has a probability for each: it is told of their first tiers.
+    /// Reports one probability per client for a tier below several clients, because it learns of
+    /// their first tiers.
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         let one = self.hierarchy.tops().count() == 1;
         for above in self.hierarchy.all_caches() {

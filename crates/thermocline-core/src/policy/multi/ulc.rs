@@ -3,8 +3,8 @@
 //! A tier's yardstick is its least recently used page. A page is worth the fastest tier whose
 //! yardstick is older than the page's last use: there it moves when it is used again (RETRIEVE).
 //! That tier hands its yardstick to the next one, and so on down to where there is room (DEMOTE).
-//! Pages used longer ago than all yardsticks, or for the first time, are worth no tier once all
-//! are full: they are answered by the disk. So a loop longer than the caches does not flush them.
+//! Pages used longer ago than all yardsticks, or for the first time, are worth no tier once all are
+//! full: the disk answers them. So a loop longer than the caches does not flush them.
 //!
 //! * Source: Jiang and Zhang, *ULC: A File Block Placement and Replacement Protocol to Effectively
 //!   Exploit Hierarchical Locality in Multi-level Buffer Caches*, ICDCS 2004, single-client case.
@@ -17,7 +17,7 @@
 //!   passes pages that are worth no tier through a few frames of their own; here they bypass all
 //!   tiers, and a write of such a page goes to disk only. (4) The stack ends at the oldest
 //!   yardstick; its uncached pages may be bounded further. (5) One client: for several, the authors
-//!   rank the pages of the shared tier anew (gLRU), which is another algorithm.
+//!   rank the pages of the shared tier again (gLRU), which is another algorithm.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

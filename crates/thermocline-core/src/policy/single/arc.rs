@@ -27,7 +27,7 @@ const FREQUENT_GHOSTS: usize = 3;
 /// Bytes of a ghost: its page and its links.
 const GHOST_BYTES: usize = 12;
 
-/// Which pages ARC keeps, and in what order it would give them up.
+/// Pages that ARC keeps, and the order in which it would evict them.
 #[derive(Clone, Debug)]
 pub struct Arc {
     lists: Logs<4>,

@@ -27,7 +27,7 @@ use crate::queue::Recency;
 use crate::random::SEED;
 use crate::{Op, PageId};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::real_or_auto("learning_rate", RATE_MIN..=RATE_MAX)
         .summary("the first learning rate; by default, drawn from its range")
@@ -42,22 +42,22 @@ pub const PARAMETERS: &[Parameter] = &[
 const RATE_MIN: f64 = 0.001;
 /// The greatest learning rate.
 const RATE_MAX: f64 = 1.0;
-/// Periods without a better hit ratio after which the learning rate is drawn anew.
+/// Number of periods without a better hit ratio after which the learning rate is drawn again.
 const UNLEARN_PERIODS: u32 = 10;
 /// The first share of SR.
 const SCAN_SHARE: f64 = 0.01;
 
-/// In R: referenced again.
+/// Flag of pages in R: referenced again.
 const REUSED: u8 = 1;
-/// In SR: new, or no longer in R.
+/// Flag of pages in SR: new, or no longer in R.
 const SCANNED: u8 = 2;
-/// In the history of SR-LRU.
+/// Flag of pages in the history of SR-LRU.
 const LEFT_BY_RECENCY: u8 = 4;
-/// In the history of CR-LFU.
+/// Flag of pages in the history of CR-LFU.
 const LEFT_BY_FREQUENCY: u8 = 8;
-/// With [`SCANNED`]: R had no room for it.
+/// Flag next to [`SCANNED`]: R had no room for the page.
 const DEMOTED: u8 = 16;
-/// It came into a full cache and was in no history.
+/// Flag of pages that entered a full cache and were in no history.
 const NEW: u8 = 32;
 
 /// The class of R in the log; the others are in the order of the bits above.
@@ -89,7 +89,7 @@ pub const CACHEUS: Algorithm = Algorithm::new::<Cacheus>(
 );
 
 impl LearningRate {
-    /// The end of a period of so many references: algorithm 2.
+    /// End a period of `period` references: algorithm 2.
     fn update(&mut self, period: u32, unit: impl FnOnce() -> f64) {
         let hit_ratio = f64::from(self.hits) / f64::from(period);
         let gain = hit_ratio - self.previous_hit_ratio;
@@ -375,7 +375,7 @@ impl Cacheus {
     }
 }
 
-/// How many times one count exceeds another, in whole pages, at least one: halves round up.
+/// Return the ratio of one count to another, in whole pages, at least one: halves round up.
 fn ratio(more: u32, less: u32) -> u32 {
     let less = u64::from(less.max(1));
     let rounded = (2 * u64::from(more) + less) / (2 * less);

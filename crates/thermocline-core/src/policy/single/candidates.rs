@@ -1,4 +1,4 @@
-//! Where 3L-Cache finds the pages that it compares: among new ones, and on a walk through the cache.
+//! Candidates of 3L-Cache, which compares pages among new ones and on a walk through the cache.
 //!
 //! * Source: Zhou et al., *3L-Cache*, FAST '25, by the authors' program.
 //! * State: up to 8 bytes per cached page.
@@ -9,12 +9,12 @@ use alloc::collections::VecDeque;
 
 use crate::PageId;
 
-/// Of so many candidates one is evicted before new ones are found.
+/// Number of candidates of which one is evicted before new ones are found.
 pub(super) const CANDIDATES_PER_EVICTION: u32 = 2;
 /// Classes of pages by the logarithm of their references.
 const POPULARITIES: usize = 16;
 
-/// How the candidates of the pointer fared, on one part of its way.
+/// Fate of the pointer's candidates on one part of its way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Yield {
     pub(super) evicted: u64,
@@ -33,9 +33,10 @@ pub(super) struct Pointer {
     pub(super) length: u64,
     /// The percentage of the way on which every page is a candidate.
     pub(super) near_share: u64,
-    /// Beyond, only pages are with at most so many references.
+    /// Maximum number of references of a candidate beyond that part.
     pub(super) references_max: u32,
-    /// Of this walk: of the near part once it is past, and of the part where the pointer is.
+    /// Yield of this walk: of the near part once the pointer has passed it, and of the part where
+    /// it is.
     pub(super) near: Yield,
     pub(super) here: Yield,
     /// The time of the last reference of the last candidate.

@@ -13,20 +13,20 @@
 //!   USENIX ATC 2005, section 4.
 //! * State: 4 bytes per page that exists, 40 bytes per cached page.
 //! * Cost: amortised O(1) per reference.
-//! * Deviations: (1) As in LIRS, the first pages are hot until there is room for the least number of
-//!   cold pages only; the paper does not say. (2) A cold page that was referenced when not on test
-//!   is on test once it is moved to the head: the paper says there that its status does not change,
-//!   but defines that a reference starts a test. (3) If the hot hand finds no page to demote before
-//!   it meets the page that is to be hot, that page stays cold, and is on test anew; Caffeine's
-//!   simulator reports this of the authors' program. libCacheSim 0.3.5 starts with cold pages only,
-//!   promotes without comparing, and lets all pages be cold, so its miss counts differ.
+//! * Deviations: (1) As in LIRS, the first pages are hot until there is room for the least number
+//!   of cold pages only; the paper does not say. (2) A cold page that was referenced when not on
+//!   test is on test once it is moved to the head: the paper says there that its status does not
+//!   change, but defines that a reference starts a test. (3) If the hot hand finds no page to
+//!   demote before it meets the page that is to be hot, that page stays cold, and is on test again;
+//!   Caffeine's simulator reports this of the authors' program. libCacheSim 0.3.5 starts with cold
+//!   pages only, promotes without comparing, and lets all pages be cold, so its miss counts differ.
 
 use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::queue::{Position, Recency};
 use crate::{Op, PageId};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::real("cold_share", 0.0..=0.5, 0.01)
         .summary("least share of the cache for cold pages, and the first; hot pages keep as much")
@@ -36,15 +36,15 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("section 4: as many as the cache has; Caffeine's simulator: twice as many"),
 ];
 
-/// In the cache, and hot.
+/// Flag of hot pages in the cache.
 const HOT: u8 = 1;
-/// In the cache, and cold.
+/// Flag of cold pages in the cache.
 const COLD: u8 = 2;
 /// No longer in the cache, on test.
 const GHOST: u8 = 4;
-/// With [`COLD`]: on test.
+/// Flag next to [`COLD`]: on test.
 const ON_TEST: u8 = 8;
-/// With [`HOT`] or [`COLD`]: the reference bit.
+/// Flag next to [`HOT`] or [`COLD`]: the reference bit.
 const REFERENCED: u8 = 16;
 
 /// The hot hand stands at the oldest page of this class.

@@ -1,5 +1,5 @@
-//! What LeCaR and CACHEUS share: two experts that are followed with weights, and what one of them
-//! must know, how often each page was referenced.
+//! Parts that LeCaR and CACHEUS share: two weighted experts, and the reference count of each page,
+//! which one of them needs.
 //!
 //! * Source: Vietri et al., *Driving Cache Replacement with ML-based LeCaR*, HotStorage 2018,
 //!   algorithms 1 and 2; Rodriguez et al., *Learning Cache Replacement with CACHEUS*, FAST 2021,
@@ -24,7 +24,7 @@ use crate::{Geometry, Indexing};
 /// The greatest weight of an expert; the other has the rest.
 const WEIGHT_MAX: f64 = 0.99;
 
-/// Who says what to evict.
+/// Expert that chooses a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expert {
     /// The page referenced longest ago.
@@ -78,13 +78,13 @@ impl Weights {
 pub(super) struct Known {
     /// The time of the last one, or of the eviction, for a page that has left; zero if nothing is known.
     pub(super) time: u64,
-    /// How many there were.
+    /// Number of references.
     pub(super) references: u32,
     /// `true` if the page is in the cache.
     is_cached: bool,
 }
 
-/// Which of two pages with equally many references leaves first.
+/// Order of pages with equally many references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ties {
     /// The one with the lower page number.
@@ -186,7 +186,7 @@ impl Frequencies {
         }
     }
 
-    /// What is known of a page; of one without references, nothing.
+    /// Return the record of a page; an empty one if it has no references.
     pub(super) fn known(&self, page: PageId) -> Known {
         self.numbers.find(page).map_or_else(Known::default, |number| self.known[number as usize])
     }
@@ -199,7 +199,7 @@ impl Frequencies {
         known.time = time;
     }
 
-    /// A page comes into the cache, with so many references.
+    /// Admit a page to the cache, with its number of references.
     pub(super) fn admit(&mut self, page: PageId, references: u32, time: u64) {
         let known = &self.known;
         let number = self.numbers.enter(page, |number, _| known[number as usize].time > 0);
@@ -371,7 +371,7 @@ impl Frequencies {
         }
     }
 
-    /// What is known of a page of the cache.
+    /// Return the record of a cached page.
     #[inline]
     fn known_mut(&mut self, page: PageId) -> &mut Known {
         let number = self.numbers.find(page).expect("a page of the cache has a number");

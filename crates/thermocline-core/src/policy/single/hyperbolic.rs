@@ -44,7 +44,7 @@ pub struct Hyperbolic {
     draws: SplitMix64,
 }
 
-/// How a page was used since it entered the cache.
+/// Uses of a page since it entered the cache.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     entered_at: u64,

@@ -24,7 +24,7 @@ use crate::queue::Recency;
 use crate::random::SEED;
 use crate::{Op, PageId};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::real("learning_rate", 0.0..=1.0, 0.45)
         .summary("how much a mistake costs the expert that made it")
@@ -44,11 +44,11 @@ pub const PARAMETERS: &[Parameter] = &[
 /// LFU evicts, of equal counts, the page with the lowest address.
 const LOWEST_ADDRESS: &str = "lowest-address";
 
-/// In the cache.
+/// Flag of pages in the cache.
 const CACHED: u8 = 1;
-/// In the history of LRU.
+/// Flag of pages in the history of LRU.
 const LEFT_BY_RECENCY: u8 = 2;
-/// In the history of LFU.
+/// Flag of pages in the history of LFU.
 const LEFT_BY_FREQUENCY: u8 = 4;
 
 /// The class of the pages in the cache.

@@ -1,4 +1,4 @@
-//! What 3L-Cache knows of pages, for how many it knows it, and the model that it makes of that.
+//! Learner of 3L-Cache: its records of pages, their number, and the model that it trains from them.
 //!
 //! * Source: Zhou et al., *3L-Cache*, FAST '25, by the authors' program.
 //! * State: 32 bytes per known page, 9 per training sample, 8 per node of a tree.
@@ -19,7 +19,7 @@ pub(super) const UNMARKED: u32 = u32::MAX;
 /// No prediction.
 pub(super) const UNPREDICTED: u32 = u32::MAX;
 
-/// What is known of a page.
+/// Record of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// The time of its last reference.
@@ -29,14 +29,14 @@ pub(super) struct Record {
     pub(super) references: u32,
     /// Its age when it was marked for a training sample.
     pub(super) marked_age: u32,
-    /// How soon the model expects it back: the less, the later.
+    /// Urgency by the model's forecast: the less, the later the next reference.
     pub(super) urgency: u32,
 }
 
 const _: () = assert!(size_of::<Record>() == 32, "update the `State` line of the module header");
 
 impl Record {
-    /// Of a page that is referenced for the first time.
+    /// Record of a page that is referenced for the first time.
     pub(super) const NEW: Self = Self {
         referred_at: Stamp(0),
         distances: [0; DISTANCES],
@@ -51,16 +51,16 @@ pub(super) fn age(now: u64, record: &Record) -> u32 {
     u32::try_from(now - record.referred_at.0).unwrap_or(u32::MAX)
 }
 
-/// What the model is told of a page of this age.
+/// Return the features that the model sees of a page of this age.
 pub(super) fn features(age: u32, record: &Record) -> [u8; FEATURES] {
     let [first, second, third] = record.distances;
     Samples::row([age, first, second, third, record.references])
 }
 
-/// With a model, one marked page of so many becomes a sample.
+/// Number of marked pages of which one becomes a sample, once there is a model.
 const MARKS_PER_SAMPLE: u32 = 4;
 
-/// What the model learned from, and the model.
+/// Samples that the model learned from, and the model.
 #[derive(Clone, Debug)]
 pub(super) struct Learner {
     settings: Settings,

@@ -61,7 +61,7 @@ pub struct Lfu {
 /// The key, and the last reference.
 type Rank = (u32, Stamp);
 
-/// How a page was used since it entered the cache.
+/// Uses of a page since it entered the cache.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     used_at: u64,
@@ -73,7 +73,7 @@ struct Record {
 // Four to a cache line.
 const _: () = assert!(size_of::<Record>() == 16, "update the `State` line of the module header");
 
-/// That of a page that is not in the cache.
+/// Record of a page that is not in the cache.
 const UNUSED: Record = Record { used_at: 0, references: 0, key: 0 };
 
 /// Its row in the registry.
@@ -134,7 +134,7 @@ impl Lfu {
         other.is_none_or(|other| self.record(page).rank() < other)
     }
 
-    /// How a page was used.
+    /// Return the record of a page.
     #[inline]
     fn record(&self, page: PageId) -> Record {
         self.numbers.find(page).map_or(UNUSED, |number| self.records[number as usize])

@@ -29,7 +29,7 @@ use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::{Op, PageId};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::real("hir_share", 0.0..=1.0, 0.01)
         .summary("share of the cache for HIR pages, one page at least")
@@ -39,13 +39,13 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("Caffeine's simulator; the paper has no limit"),
 ];
 
-/// In the stack and the cache.
+/// Flag of pages in the stack and the cache.
 const LIR: u8 = 1;
-/// In the stack, in the cache, and in the queue.
+/// Flag of pages in the stack, in the cache, and in the queue.
 const STACKED_HIR: u8 = 2;
-/// In the stack only.
+/// Flag of pages in the stack only.
 const GHOST: u8 = 4;
-/// In the cache and the queue only.
+/// Flag of pages in the cache and the queue only.
 const QUEUED_HIR: u8 = 8;
 
 /// The class of the pages with a low rank; the oldest of them is the bottom of the stack.

@@ -25,14 +25,14 @@ use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Stamp};
 use crate::{Op, PageId};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[Parameter::real("lambda", 0.0..=1.0, 0.001)
     .summary(
         "how fast a reference fades: its weight halves in 1 / lambda references; 0 is LFU, 1 LRU",
     )
     .source("section 4: near the best for the file and database traces")];
 
-/// What is known of a page.
+/// Record of a page.
 #[derive(Clone, Copy, Debug)]
 struct Combined {
     /// The logarithm to base 2 of its combined recency and frequency as of time 0; not negative.

@@ -69,7 +69,7 @@ pub struct Lru2 {
 /// HIST(p, 2), then LAST.
 type Rank = (Stamp, Stamp);
 
-/// When a page was referenced; zero: never, as far as is known.
+/// Times of a page's last references; zero: no reference is known.
 #[derive(Clone, Copy, Debug)]
 struct History {
     /// LAST of the paper.
@@ -85,7 +85,7 @@ struct History {
 
 const _: () = assert!(size_of::<History>() == 32, "update the `State` line of the module header");
 
-/// That of a page of which nothing is known.
+/// History of a page of which nothing is known.
 const UNKNOWN: History =
     History { last: 0, first: 0, second: 0, is_held: false, is_waiting: false };
 
@@ -111,7 +111,7 @@ impl History {
         (Stamp(self.second), Stamp(self.last))
     }
 
-    /// Whether the page is in the cache, or what is known of it still counts.
+    /// Return `true` if the page is in the cache, or its history still counts.
     const fn is_known(&self, now: u64, retained: u64) -> bool {
         self.is_held || (self.last > 0 && now - self.last <= retained)
     }
@@ -190,7 +190,7 @@ impl Lru2 {
         self.held_pages -= 1;
     }
 
-    /// What is known of a page.
+    /// Return the history of a page.
     #[inline]
     fn history(&self, page: PageId) -> History {
         self.numbers.find(page).map_or(UNKNOWN, |number| self.histories[number as usize])

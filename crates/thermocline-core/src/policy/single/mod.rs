@@ -97,7 +97,7 @@ pub(crate) const NAMES: [&str; ALGORITHMS.len()] = {
     names
 };
 
-/// Those that know the future: they run on the trace that they were built for.
+/// Algorithms that know the future: they run on the trace that they were built for.
 pub const ORACLES: &[Algorithm] = &[opt::OPT];
 
 impl Algorithm {
@@ -208,23 +208,25 @@ pub struct Space<'a> {
     pub ids: Ids,
     /// The pages that it may keep, at least one.
     pub capacity_pages: u32,
-    /// Where the pages lie in the address space.
+    /// Map of the pages to the address space.
     pub geometry: &'a Geometry,
     /// Knowledge of future references.
     pub inputs: &'a Inputs,
 }
 
-/// What a reference came to.
+/// Outcome of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The page was in the cache, and still is.
     Hit,
-    /// It was not, and is now; the page that left for it, if the cache was full.
+    /// The page was not in the cache, and is now; with the page that left for it, if the cache was
+    /// full.
     Admitted {
         /// The page that left.
         evicted: Option<PageId>,
     },
-    /// It was not, and the cache is as it was: the page is not worth another's place.
+    /// The page was not in the cache, which is unchanged: the page does not deserve another's
+    /// place.
     Refused,
 }
 
@@ -235,10 +237,10 @@ pub trait Registered: Replacement + Sized {
     fn new(space: Space<'_>, values: &Values) -> Self;
 }
 
-/// Which pages a cache of one tier keeps: a replacement algorithm, with its admission if it has one.
+/// Replacement algorithm of a cache of one tier, with its admission if it has one.
 ///
-/// It is told every reference, and holds at most its capacity after each. The same calls give the
-/// same outcomes on every platform.
+/// It sees every reference, and holds at most its capacity after each. The same calls give the same
+/// outcomes on every platform.
 pub trait Replacement: Debug {
     /// A reference to a page.
     fn refer(&mut self, page: PageId, op: Op) -> Outcome;
@@ -262,12 +264,13 @@ pub trait Replacement: Debug {
     /// Heap memory in bytes, as allocated.
     fn memory_bytes(&self) -> usize;
 
-    /// What the published algorithm keeps of pages that are not in the cache, in bytes.
+    /// Return the size, in bytes, of the data that the published algorithm keeps of pages outside
+    /// the cache.
     fn metadata_bytes(&self) -> usize {
         0
     }
 
-    /// Tells `report` what the algorithm adapts, as it stands: a name, the value.
+    /// Report the current values that the algorithm adapts: a name, the value.
     fn gauges(&self, _report: &mut dyn FnMut(&'static str, f64)) {}
 }
 

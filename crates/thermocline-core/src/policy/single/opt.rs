@@ -25,10 +25,10 @@ use crate::prefetch::prefetch;
 use crate::queue::Positions;
 use crate::{Op, PageId};
 
-/// What [`Opt::next_of`] has for a page that is not in the cache.
+/// Entry of [`Opt::next_of`] for a page that is not in the cache.
 const ABSENT: u32 = NEVER - 1;
 
-/// How many accesses ahead the bit of an access's page is asked for.
+/// Number of accesses ahead at which the bit of an access's page is prefetched.
 const PREFETCH_ACCESSES: usize = 8;
 
 /// The optimal algorithm.

@@ -48,7 +48,7 @@ pub struct Slru {
     highest: usize,
     capacity_pages: u32,
     held_pages: u32,
-    /// What each segment above the lowest has at most.
+    /// Maximum number of pages in each segment above the lowest.
     upper_pages: u32,
     /// The lowest segment's share; it may have more.
     lowest_pages: u32,

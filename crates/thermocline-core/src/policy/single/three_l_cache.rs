@@ -212,7 +212,7 @@ impl Replacement for ThreeLCache {
             + self.found.capacity() * size_of::<u32>()
     }
 
-    /// What is known of pages, the samples and the model.
+    /// Returns the size of the records of pages, the samples and the model.
     fn metadata_bytes(&self) -> usize {
         let known_pages = self.lists.len(CACHED) + self.lists.len(REMEMBERED);
         known_pages as usize * size_of::<Record>() + self.learner.memory_bytes()
@@ -479,7 +479,7 @@ mod tests {
     use crate::Geometry;
     use crate::policy::single::lru::LRU;
 
-    /// How often an algorithm misses.
+    /// Count the misses of an algorithm.
     fn misses(
         algorithm: &Algorithm,
         given: &[(&str, u32)],

@@ -32,7 +32,7 @@ const ONE: u8 = PRESENT << 1;
 /// Bytes of a ghost: its page and its place in the queue.
 const GHOST_BYTES: usize = 8;
 
-/// What distinguishes an algorithm of three queues.
+/// Rules that distinguish an algorithm of three queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Share of S in the cache.

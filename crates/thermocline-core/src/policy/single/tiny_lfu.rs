@@ -16,7 +16,7 @@ use crate::config::{Parameter, Values};
 use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::{Op, PageId};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] =
     &[histogram::SAMPLE_FACTOR, histogram::DOORKEEPER, histogram::MINIMAL_INCREMENT];
 

@@ -28,7 +28,7 @@ use crate::queue::{Logs, PRESENT, Use};
 use crate::random::{SEED, SplitMix64};
 use crate::{Op, PageId};
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::real("window_share", 0.0..=1.0, 0.01)
         .summary("share of the cache for the window, one page at least")

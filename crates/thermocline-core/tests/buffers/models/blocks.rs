@@ -65,7 +65,7 @@ impl BufferModel for Fab {
     }
 }
 
-/// How many first offsets of each block were written one after the other.
+/// Number of first offsets of each block that were written in sequence.
 #[derive(Debug)]
 struct Sequences {
     pages_per_block: u64,

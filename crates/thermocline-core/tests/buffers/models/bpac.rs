@@ -29,7 +29,7 @@ pub(crate) struct Bpac {
     page_capacity: usize,
     pages: Vec<u64>,
     clusters: BlockList,
-    /// When each page was written, and when each cluster came to the head.
+    /// Time at which each page was written, and time at which each cluster came to the head.
     written_at: BTreeMap<u64, u64>,
     moved_at: BTreeMap<u64, u64>,
     now: u64,
@@ -37,7 +37,8 @@ pub(crate) struct Bpac {
 }
 
 impl Bpac {
-    /// With the sheet's limits: PIRD as many writes as there are pages, BIRD four times as many.
+    /// Create the model with the sheet's limits: PIRD as many writes as there are pages, BIRD four
+    /// times as many.
     pub(crate) fn new(capacity: usize, pages_per_block: u64, is_adaptive: bool) -> Self {
         let writes = capacity as u64;
         Self::with_limits(capacity, pages_per_block, is_adaptive, [writes, 4 * writes], false)

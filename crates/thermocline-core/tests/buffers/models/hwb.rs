@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{BlockList, BufferModel, Unbuffered, join, take};
 
-/// How lambda scales the last distance in Eq. 2.
+/// Rule by which lambda scales the last distance in Eq. 2. 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// 2^lambda, what the sheet reads.
@@ -64,7 +64,7 @@ impl Predictor {
     }
 }
 
-/// What is known of a page, or of a block.
+/// Record of a page, or of a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     pub(crate) written_at: u64,
@@ -98,7 +98,7 @@ impl Record {
     }
 }
 
-/// Which writes count for `F_self` and `F_avg`.
+/// Writes that count for `F_self` and `F_avg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     Forever,
@@ -108,7 +108,7 @@ pub(crate) enum Window {
     Halving(u64),
 }
 
-/// What `F_avg` is the mean over.
+/// Set over which `F_avg` is the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mean {
     /// All pages written in the window.
@@ -117,7 +117,7 @@ pub(crate) enum Mean {
     Resident,
 }
 
-/// What limits the regions.
+/// Limit of the regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Regions {
     /// Each its size.
@@ -126,7 +126,7 @@ pub(crate) enum Regions {
     Soft,
 }
 
-/// What is counted towards a change of the sizes.
+/// Events that count towards a change of the sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counters {
     /// Moves from each region to each other.
@@ -135,7 +135,7 @@ pub(crate) enum Counters {
     Boundaries,
 }
 
-/// How the sizes follow the moves.
+/// Rule by which the sizes follow the moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Adaptation {
     /// A: a size changes when a counter exceeds it.
@@ -160,7 +160,8 @@ pub(crate) struct Setup {
     /// Hot, warm and cold; thirds if not given.
     pub(crate) sizes: Option<[usize; 3]>,
     pub(crate) sigma: f64,
-    /// How far sigma moves after a period, and how many writes that has; fixed if not given.
+    /// Step of sigma after a period, and the number of writes of a period; sigma is fixed if
+    /// `None`.
     pub(crate) sigma_step: Option<(f64, u64)>,
     /// Without, the temperature is `F_self / F_avg`.
     pub(crate) predictor: Option<Predictor>,
@@ -230,7 +231,7 @@ pub(crate) struct Hwb {
     records: BTreeMap<u64, Record>,
     block_records: BTreeMap<u64, Record>,
     totals: Totals,
-    /// How often a page moved from one region to another.
+    /// Number of pages that moved from one region to another.
     moves: [[u64; 3]; 3],
     now: u64,
     sigma: f64,
@@ -270,7 +271,7 @@ impl Hwb {
         self.sizes
     }
 
-    /// What is known of a page.
+    /// Return the record of a page.
     pub(crate) fn record(&self, page: u64) -> Option<&Record> {
         self.records.get(&page)
     }

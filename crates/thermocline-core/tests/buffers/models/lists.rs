@@ -31,7 +31,7 @@ struct Entry {
     is_cold: bool,
 }
 
-/// What flushing this page is.
+/// Return the batches that flushing this page writes.
 fn batch(entry: Entry) -> Vec<Vec<u64>> {
     if entry.is_dirty { vec![vec![entry.page]] } else { vec![] }
 }
@@ -173,7 +173,7 @@ impl LruWsr {
         Self { list, second_chances: 0 }
     }
 
-    /// How often a dirty page was spared.
+    /// Count how often a dirty page got a second chance.
     pub(crate) fn second_chances(&self) -> u64 {
         self.second_chances
     }
@@ -214,7 +214,7 @@ impl BufferModel for LruWsr {
 #[derive(Debug)]
 struct Cluster {
     number: u64,
-    /// In the order in which they joined.
+    /// Pages in the order in which they joined.
     pages: Vec<u64>,
     timestamp: u64,
     priority: f64,

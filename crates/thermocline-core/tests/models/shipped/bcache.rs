@@ -9,7 +9,7 @@ use crate::models::value;
 
 #[derive(Clone, Debug)]
 struct Bucket {
-    /// In the order of their writing; none where a page is dead.
+    /// Pages in the order in which they were written; `None` where a page is dead.
     pages: Vec<Option<u32>>,
     mark: char,
     used: i64,

@@ -21,7 +21,7 @@ pub(crate) struct WriteCache {
     uncommitted_since: u64,
     high_free: usize,
     low_free: usize,
-    /// In sixteenths of an access.
+    /// Maximum age in sixteenths of an access.
     max_age: Option<u64>,
     autocommit: u64,
     autocommit_time: u64,

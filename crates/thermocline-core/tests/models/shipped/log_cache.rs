@@ -11,11 +11,11 @@ use crate::models::{Counts, Model, value};
 #[derive(Debug)]
 struct Region {
     number: usize,
-    /// In the order of their writing, with hits; none where a page is dead.
+    /// Pages in the order in which they were written, with hits; `None` where a page is dead.
     pages: Vec<Option<(u32, u32)>>,
 }
 
-/// What RAM knows of a page.
+/// Record of a page in RAM.
 #[derive(Clone, Copy, Debug, Default)]
 struct Resident {
     is_hit: bool,

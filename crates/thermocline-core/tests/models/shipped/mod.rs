@@ -40,7 +40,7 @@ pub(crate) fn build(
     }))
 }
 
-/// The size of a region or segment in a cache of so many pages.
+/// Return the size of a region or segment in a cache of `flash` pages.
 fn region_pages(flash: u32) -> u32 {
     let mut pages = 4096;
     while pages > 16 && flash / pages < 64 {
@@ -111,7 +111,7 @@ impl Store {
     }
 }
 
-/// What is below the page cache.
+/// Device below the page cache.
 pub(crate) trait Device {
     /// The version of a page, and all that follows.
     fn read(&mut self, page: u32, store: &mut Store) -> u64;

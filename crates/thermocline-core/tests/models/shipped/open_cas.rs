@@ -55,7 +55,7 @@ enum Cleaning {
 struct Acp {
     chunk_lines: u32,
     batch: usize,
-    /// In accesses times 1000.
+    /// Time in thousandths of an access.
     wake: u64,
     next: u64,
     /// Lists of chunks by their share of dirty lines.

@@ -1,4 +1,4 @@
-//! CLOCK-Pro by section 4 of its paper: one list, three hands that are looked for anew each time.
+//! CLOCK-Pro by section 4 of its paper: one list, and three hands that are searched for each time.
 
 use super::super::join;
 use super::{Outcome, Rule, share};
@@ -46,7 +46,7 @@ impl ClockPro {
         self.list.iter().filter(|entry| entry.kind == kind).count()
     }
 
-    /// Where the page of that kind with the largest recency is.
+    /// Find the page of that kind with the largest recency.
     fn hand(&self, holds: impl Fn(&Entry) -> bool) -> Option<usize> {
         self.list.iter().position(holds)
     }
@@ -71,7 +71,7 @@ impl ClockPro {
         entry.kind == Kind::Ghost
     }
 
-    /// What the hot hand passes on its way to a page; returns where that is then.
+    /// Let the hot hand pass all pages up to `page`; return where that is then.
     fn pass(&mut self, page: u32) -> usize {
         let mut place = 0;
         while self.list[place].page != page {

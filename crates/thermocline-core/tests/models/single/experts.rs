@@ -5,7 +5,7 @@ use thermocline_core::random::{Draws as _, SplitMix64};
 use super::super::{join, value};
 use super::{Outcome, Rule, share};
 
-/// What is known of a page.
+/// Record of a page.
 #[derive(Clone, Copy)]
 struct Page {
     number: u32,
@@ -115,13 +115,14 @@ pub(super) fn build(policy: &str, given: &[(String, String)], capacity: usize) -
 }
 
 struct LeCaR {
-    /// By last reference.
+    /// Pages by last reference.
     cache: List,
     choice: Choice,
     capacity: usize,
     learning_rate: f64,
     discount: f64,
-    /// Of equal counts, LFU evicts the page referenced longest ago, not that with the lowest number.
+    /// `true` if, of equal counts, LFU evicts the page referenced longest ago, not the one with the
+    /// lowest number.
     is_oldest_first: bool,
     time: u32,
 }

@@ -20,7 +20,7 @@ fn hash(page: u32, index: u32) -> u64 {
     u64::from(PageHash::quick(PageId(page)).value(index))
 }
 
-/// So many bits of a hash value from a place counted from the top.
+/// Return `count` bits of a hash value, from a place counted from the top.
 fn bits(value: u64, skipped: u32, count: u32) -> usize {
     usize::try_from((value << skipped & 0xffff_ffff) >> (32 - count)).expect("a few bits")
 }

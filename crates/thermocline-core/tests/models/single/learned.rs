@@ -9,7 +9,7 @@ use thermocline_core::random::SplitMix64;
 use super::super::{join, value};
 use super::{Outcome, Rule, take};
 
-/// What is known of a page.
+/// Record of a page.
 #[derive(Clone)]
 struct Known {
     page: u32,
@@ -40,7 +40,7 @@ pub(super) struct ThreeLCache {
     trained: u32,
     oldest: u32,
     oldest_then: u32,
-    /// When each candidate is expected.
+    /// Expected time of each candidate.
     expected: BTreeMap<Place, u32>,
     evictions_left: usize,
     walk: Walk,

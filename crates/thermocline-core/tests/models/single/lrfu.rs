@@ -1,4 +1,4 @@
-//! LRFU by its definition: the weights of all references, summed anew for every eviction.
+//! LRFU by its definition: it sums the weights of all references again for every eviction.
 
 use std::collections::BTreeMap;
 

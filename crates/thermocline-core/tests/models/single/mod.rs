@@ -19,7 +19,7 @@ use super::{Model, value};
 use one_tier::OneTier;
 use rules::{Clock, Lfu, Lru2, Mq, OneQueue, Sampled, Sieve, Slru, ThreeQueues, TwoQ};
 
-/// What a reference comes to.
+/// Outcome of a reference.
 pub(crate) enum Outcome {
     Hit,
     /// The page is in the cache now; another may have left.
@@ -30,8 +30,8 @@ pub(crate) enum Outcome {
 /// A rule of which pages a cache keeps.
 pub(crate) trait Rule {
     fn refer(&mut self, page: u32) -> Outcome;
-    /// What there is to see, in the paper's notation; of each list the page that came first at its
-    /// left.
+    /// Show the visible state, in the paper's notation; each list starts with the page that came
+    /// first.
     fn state(&self) -> String;
 }
 
@@ -137,7 +137,7 @@ fn three_queues(policy: &str, given: &[(String, String)], capacity: usize) -> Th
     }
 }
 
-/// The same, of those that weigh recency and frequency anew as they go.
+/// Build the algorithms that adapt the weights of recency and frequency as they run.
 fn build_adaptive(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
     match policy {
         "3l-cache" => boxed(learned::ThreeLCache::new(capacity, given)),

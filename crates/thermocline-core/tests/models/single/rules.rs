@@ -113,7 +113,7 @@ impl Rule for Lfu {
 /// SLRU: the segments, the lowest first; in each the newest page last.
 pub(crate) struct Slru {
     pub(crate) capacity: usize,
-    /// What segments above the lowest hold, and what the lowest is filled to first.
+    /// Maximum size of the segments above the lowest; the lowest is filled to `lowest` first.
     pub(crate) upper: usize,
     pub(crate) lowest: Option<usize>,
     pub(crate) segments: Vec<Vec<u32>>,

@@ -78,7 +78,7 @@ impl Windowed {
         }
     }
 
-    /// What becomes of the page that leaves the window; the page that leaves the cache.
+    /// Decide the fate of the page that leaves the window; return the page that leaves the cache.
     fn admit(&mut self, candidate: u32) -> Option<u32> {
         if self.probation.len() + self.protected.len() < self.main_capacity {
             self.probation.push(candidate);

@@ -17,7 +17,7 @@ pub(crate) struct Promote {
     moves: u64,
 }
 
-/// What a tier knows of one above it.
+/// Knowledge of a tier about one above it.
 struct Known {
     probability: f64,
     ceiling: f64,

@@ -10,7 +10,7 @@ pub(crate) struct HintK {
     clients: usize,
     k: usize,
     decay: f64,
-    /// What a promotion counts, and a demotion.
+    /// Weights of a promotion and of a demotion.
     weights: [f64; 2],
     ghosts_max: usize,
     tiers: Vec<Vec<u32>>,
@@ -123,7 +123,7 @@ impl Model for HintK {
         self.moves
     }
 
-    /// With each page's value.
+    /// Show the state with each page's value.
     fn state(&self) -> String {
         let tiers = self.tiers.iter().map(|tier| {
             let pages = tier.iter().map(|&page| format!("{page}:{}", self.value(page)));

@@ -127,7 +127,7 @@ const MOVES: [(Region, Region); 5] = [
     (Region::Hot, Region::Cold),
 ];
 
-/// What is known of a page.
+/// State of a page.
 #[derive(Clone, Copy, Debug)]
 struct Metadata {
     history: History,

@@ -11,7 +11,7 @@ use alloc::vec;
 use crate::PageId;
 use crate::config::Values;
 
-/// How temperatures are computed.
+/// Rules by which temperatures are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// The greatest scaling factor (Eq. 2).
@@ -24,7 +24,7 @@ pub(super) struct Rules {
     with_aging: bool,
 }
 
-/// When a page, or a block, was written, and what that predicts.
+/// Times at which a page, or a block, was written, and the prediction from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct History {
     /// The number of the last write (PT).
@@ -40,7 +40,7 @@ pub(super) struct History {
     predicted: f64,
 }
 
-/// How often a page was written in this period and the one before.
+/// Writes of a page in this period and the one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frequency {
     period: u64,
@@ -48,9 +48,9 @@ pub(super) struct Frequency {
     previous: u32,
 }
 
-/// How often all pages were written in this period and the one before.
+/// Writes of all pages in this period and the one before.
 ///
-/// Every page that was written counts, also if nothing else is known of it any more.
+/// Every page that was written counts, even if the policy has forgotten everything else about it.
 #[derive(Clone, Debug)]
 pub(super) struct Frequencies {
     /// Page writes per period; all, if there is but one.
@@ -104,7 +104,7 @@ impl Rules {
 }
 
 impl History {
-    /// Of a page that is written for the first time.
+    /// Create the history of a page that is written for the first time.
     pub(super) fn new(now: u64) -> Self {
         Self { last_write: now, predicted: 1.0, ..Self::default() }
     }
@@ -123,7 +123,8 @@ impl History {
         self.last_write = now;
     }
 
-    /// When the next write is expected (Eq. 3), if there was a distance to predict it from.
+    /// Predict the time of the next write (Eq. 3), if there was a distance to predict it from. 3),
+    /// if there was a distance to predict it from.
     pub(super) fn expected(&self) -> Option<f64> {
         (self.distances > 0).then_some(self.last_write as f64 + self.predicted)
     }

@@ -109,7 +109,7 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("the default page size"),
 ];
 
-/// When a feed is due.
+/// Time at which the next feed is due.
 #[derive(Clone, Copy, Debug)]
 enum Interval {
     Accesses {
@@ -119,12 +119,12 @@ enum Interval {
     },
     Clock {
         every: Nanos,
-        /// Not known before the clock was read.
+        /// Time of the next feed; `None` until the clock was read.
         next: Option<Nanos>,
     },
 }
 
-/// How the feed is paced.
+/// Pace of the feed.
 #[derive(Clone, Copy, Debug)]
 struct Feed {
     interval: Interval,
@@ -145,8 +145,8 @@ enum Device {
 /// The pages on flash, as the feed of 2008 writes them.
 #[derive(Clone, Debug)]
 struct L2arc {
-    /// In the order in which they were written. If holes are reused, it has at most half as many as
-    /// there are slots besides, and is squeezed then.
+    /// Slots in the order in which they were written. If holes are reused, it has at most half as
+    /// many as there are slots besides, and is squeezed then.
     ring: Ring<()>,
     slots: u32,
     reuse_holes: bool,
@@ -355,7 +355,7 @@ impl L2arc {
         self.slots > 0 && self.ring.find(page).is_some()
     }
 
-    /// Copies the first so many pages that are not there from memory, and says how many there were.
+    /// Copy from memory the first `pages_max` pages that are not on flash, and return their number.
     fn copy_some(
         &mut self,
         pages: impl Iterator<Item = PageId>,

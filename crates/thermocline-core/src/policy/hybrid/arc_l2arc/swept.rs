@@ -20,7 +20,7 @@ use crate::{Ids, PageId, Tier};
 const FREQUENT: u32 = 0;
 const RECENT: u32 = 1;
 
-/// What a device may be written at most in a burst, in bytes.
+/// Maximum that may be written to a device in a burst, in bytes.
 const BURST_BYTES: u64 = 64 << 20;
 /// Milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
@@ -57,7 +57,7 @@ struct Markers {
     written: u64,
 }
 
-/// What may be written in a day.
+/// Bytes that may be written in a day.
 #[derive(Clone, Debug)]
 struct Budget {
     pages_per_day: u64,
@@ -67,11 +67,11 @@ struct Budget {
     feeds: u64,
     /// Pages written this day.
     written: u64,
-    /// What the day before left over.
+    /// Bytes that the day before left over.
     left_over: u64,
 }
 
-/// What a feed writes, and what it may still write.
+/// Pages that a feed writes, and the budget that is left to it.
 struct Feed<'a> {
     slots: &'a mut Frames,
     hand: &'a mut u32,
@@ -189,7 +189,7 @@ impl Swept {
         written
     }
 
-    /// Makes room at the hand for so many pages; the end of the device is passed over if it is too short.
+    /// Make room at the hand for `size` pages; the end of the device is skipped if it is too short.
     fn clear_ahead(&mut self, size: u32, out: &mut impl Sink) {
         if self.hand + size > self.slots_max {
             self.clear(self.hand, self.slots_max, out);

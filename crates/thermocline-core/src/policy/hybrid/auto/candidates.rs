@@ -39,7 +39,7 @@ pub(super) const CANDIDATES: &[Candidate] = &[
     of("second-access", two_tier::TWO_TIER, SECOND_ACCESS),
 ];
 
-/// Those that are chosen by default, as a mask: one of each kind.
+/// Candidates that are chosen by default, as a mask: one of each kind.
 pub(super) const BY_DEFAULT: u32 = 0b111_1111;
 
 const EXCLUSIVE_W_TINY_LFU: &[(&str, &str)] = &[
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::capabilities::{Depth, Future};
 
-    /// What `auto` asks of drivers is what its candidates need: nothing.
+    /// `auto` needs of drivers no more than its candidates need: nothing.
     #[test]
     fn candidates_need_no_more_than_accesses() {
         for (index, candidate) in CANDIDATES.iter().enumerate() {

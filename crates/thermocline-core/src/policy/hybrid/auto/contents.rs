@@ -1,6 +1,6 @@
-//! What memory and flash hold, and how it is handed over from one policy to another.
+//! Contents of memory and flash, and their handover from one policy to another.
 //!
-//! * Source: this project; what survives a restart is handed over alike.
+//! * Source: this project; a restart hands over its survivors in the same way.
 //! * State: 13 bytes per cached page, sparse.
 //! * Cost: O(1) per action; a handover takes time in proportion to the cached pages.
 //! * Deviations: none.
@@ -198,8 +198,8 @@ impl Contents {
         self.queue.iter().filter(|entry| is_one(entry.2)).map(|(_, page, _)| page).collect()
     }
 
-    /// Carries out the actions of the new policy as it is told of the pages, one at a time. A copy that is already
-    /// where the policy wants it is not made again.
+    /// Carry out the actions of the new policy while it learns of the pages, one at a time. A copy
+    /// that is already where the policy wants it is not made again.
     fn follow(&mut self, actions: &[Action], out: &mut Actions) {
         for &action in actions {
             match action {

@@ -1,4 +1,5 @@
-//! When `auto` adopts another candidate: a sequential test of the I/O times that windows would take.
+//! Decision of `auto` to adopt another candidate: a sequential test of the I/O times that windows
+//! would take.
 //!
 //! * Source: the CUSUM test of Page, *Continuous Inspection Schemes*, Biometrika 41, 1954.
 //! * State: 64 bytes per candidate, and the last changes.
@@ -14,10 +15,11 @@ use crate::{Choosing, SWITCHES_KEPT, Switch};
 
 /// A change is hasty if it follows another one within this many windows.
 const HASTY_WINDOWS: u64 = 128;
-/// How many times the cost of a move an advantage must reach at most, after hasty changes.
+/// Upper bound of the factor by which an advantage must exceed the cost of a move, after hasty
+/// changes.
 const RELUCTANCE_MAX: f64 = 16.0;
 
-/// How sure of an advantage a controller must be.
+/// Certainty of an advantage that the controller requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Caution {
     /// A candidate is better only if it is by this share of the I/O time of the one in force.
@@ -44,27 +46,27 @@ pub(super) struct Controller {
     challengers: Vec<Challenger>,
     /// I/O time of each candidate since the beginning, in milliseconds.
     total_ms: Vec<f64>,
-    /// What the candidates in force took, each in its time.
+    /// I/O time of the candidates in force, each while it was in force, in milliseconds.
     taken_ms: f64,
     accesses: u64,
     /// Windows since the last change.
     calm_windows: u64,
-    /// How many times the cost of a move an advantage must reach.
+    /// Factor by which an advantage must exceed the cost of a move.
     reluctance: f64,
     switches: u64,
     recent: VecDeque<Switch>,
 }
 
-/// What is known of a candidate since its advantage began.
+/// Record of a candidate since its advantage began.
 #[derive(Clone, Copy, Debug, Default)]
 struct Challenger {
-    /// By how much it was better, in milliseconds.
+    /// Advantage so far, in milliseconds.
     ahead_ms: f64,
     windows: u64,
     accesses: u64,
     /// Its own I/O time.
     own_ms: f64,
-    /// That of the candidate in force.
+    /// I/O time of the candidate in force.
     in_force_ms: f64,
 }
 
@@ -142,12 +144,12 @@ impl Controller {
         Some(adopted)
     }
 
-    /// How often another candidate was adopted.
+    /// Return the number of changes to another candidate.
     pub(super) const fn switches(&self) -> u64 {
         self.switches
     }
 
-    /// How it has chosen so far.
+    /// Report its choices so far.
     pub(super) fn choosing(&self) -> Choosing {
         Choosing {
             in_force: self.words[self.in_force],
@@ -199,7 +201,7 @@ mod tests {
 
     const WORDS: [&str; 3] = ["one", "two", "three"];
 
-    /// What the module says, from all windows since the last change.
+    /// Model of the module's rule, computed from all windows since the last change.
     struct Model {
         caution: Caution,
         in_force: usize,

@@ -43,7 +43,7 @@ mod tests;
 
 /// Accesses of a window, if tiers are small.
 const WINDOW_MIN: u64 = 256;
-/// What memory, flash and disk cost if nobody says so: a Samsung 470 and a Seagate ST380011A, the
+/// Default costs of memory, flash and disk: those of a Samsung 470 and a Seagate ST380011A, the
 /// devices of the HAT paper.
 const COSTS: [PageCost; 3] = [
     PageCost { read_ms: 0.0, write_ms: 0.0 },
@@ -51,7 +51,7 @@ const COSTS: [PageCost; 3] = [
     PageCost { read_ms: 12.7, write_ms: 13.7 },
 ];
 
-/// What can be set.
+/// Parameters.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::words("candidates", &WORDS, BY_DEFAULT)
         .summary("the policies to choose among; the first of them, in this order, decides first")
@@ -129,10 +129,10 @@ pub struct Auto {
     choice: Option<Box<Choice>>,
 }
 
-/// What it takes to choose.
+/// State of the choice between candidates.
 #[derive(Debug)]
 struct Choice {
-    /// What the candidate in force is built for.
+    /// Setup of the candidate in force.
     setup: Setup,
     candidates: Vec<&'static Candidate>,
     contents: Contents,
@@ -276,8 +276,9 @@ impl Policy for Auto {
         self.in_force.metadata_bytes() + self.choice.as_deref().map_or(0, of_choice)
     }
 
-    /// For the tier of memory: the place of the candidate in force, from 1, among those chosen; how often
-    /// another one was adopted; the regret, and each candidate's I/O time, in milliseconds per access.
+    /// Reports for the tier of memory: the place of the candidate in force, from 1, among those
+    /// chosen; the number of changes; the regret, and each candidate's I/O time, in milliseconds
+    /// per access.
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         let Some(choice) = &self.choice else { return };
         let controller = &choice.controller;

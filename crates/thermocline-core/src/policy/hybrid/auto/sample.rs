@@ -34,7 +34,7 @@ pub(super) struct Sample {
 enum Numbers {
     /// Page ids are page numbers: a sampled page has the number of its stratum.
     Strata,
-    /// By page id; [`OUT`] for pages that are not in the sample.
+    /// Table by page id; [`OUT`] for pages that are not in the sample.
     Table(Vec<u32>),
 }
 
@@ -42,7 +42,7 @@ enum Numbers {
 #[derive(Debug)]
 struct Miniature {
     policy: BoxedPolicy,
-    /// Of the window.
+    /// Counts of the window.
     counts: Counts,
 }
 
@@ -88,7 +88,7 @@ impl Sample {
         }
     }
 
-    /// Tells the miniatures what flash holds after a restart.
+    /// Pass the miniatures the pages that flash holds after a restart.
     pub(super) fn restore(&mut self, survivors: &[Survivor]) {
         let number = |one: &Survivor| {
             self.numbers.of(self.strata, one.page).map(|page| Survivor { page, ..*one })

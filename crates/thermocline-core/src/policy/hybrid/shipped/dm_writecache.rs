@@ -93,7 +93,7 @@ struct WriteCache {
     pages: Slots,
     entries: Lists<Entry>,
     free: FreeSlots,
-    /// Where the search for a free slot begins.
+    /// Slot at which the search for a free one begins.
     next: u32,
     inserted: u64,
     /// Entries with lower numbers are committed.
@@ -277,7 +277,7 @@ impl BlockCache for WriteCache {
         }
     }
 
-    /// Only dirty pages come back, those written last, if there are too many.
+    /// Restores only dirty pages; if there are too many, those written last.
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
         let dirty = survivors.iter().filter(|survivor| survivor.is_dirty).count();
         let mut surplus = dirty.saturating_sub(self.free.len() as usize);

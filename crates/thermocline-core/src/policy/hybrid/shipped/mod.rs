@@ -22,7 +22,7 @@ const REGION_PAGES_MIN: u32 = 16;
 /// A cache of fewer regions than this has smaller ones.
 const REGIONS_MIN: u32 = 64;
 
-/// The size of a region of a log in a cache of so many pages.
+/// Return the size of a log's region in a cache of `flash_pages`, in pages.
 fn region_pages(flash_pages: u32) -> u32 {
     let mut pages = REGION_PAGES;
     while pages > REGION_PAGES_MIN && flash_pages / pages < REGIONS_MIN {

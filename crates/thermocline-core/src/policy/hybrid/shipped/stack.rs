@@ -35,7 +35,7 @@ pub(super) struct Request {
     pub(super) now: Nanos,
 }
 
-/// Where a block cache sends a request.
+/// Destination to which a block cache routes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// Flash serves it.
@@ -66,16 +66,16 @@ pub(super) trait BlockCache: Debug + Send + 'static {
     /// Writes back all that is dirty.
     fn flush(&mut self, out: &mut Actions);
 
-    /// As of [`Policy`].
+    /// Restore the survivors; see [`Policy`].
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions);
 
-    /// As of [`Policy`].
+    /// Prefetch the state of a page; see [`Policy`].
     fn prefetch(&self, _page: PageId) {}
 
-    /// As of [`Policy`].
+    /// Assert the invariants; see [`Policy`].
     fn assert_invariants(&self);
 
-    /// As of [`Policy`].
+    /// Return the size of the state in bytes; see [`Policy`].
     fn memory_bytes(&self) -> usize;
 }
 
@@ -123,7 +123,7 @@ impl<C: BlockCache> Stack<C> {
         if self.cache.holds(page) { Tier::FLASH } else { Tier::DISK }
     }
 
-    /// An access that goes to the block cache at once, as there is no page cache.
+    /// Pass an access to the block cache directly, because there is no page cache.
     fn pass(&mut self, Access { page, op, .. }: Access, now: Nanos, out: &mut Actions) {
         let found = self.found(page);
         let run = self.run();

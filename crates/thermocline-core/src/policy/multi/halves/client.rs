@@ -10,7 +10,7 @@ use super::{Held, Message};
 use crate::queue::Use;
 use crate::{Op, PageId, Setup};
 
-/// What a client's half has done for it.
+/// Services that a client's half asks for.
 pub trait Link {
     /// The client reads the page from its own tier.
     fn serve(&mut self, page: PageId);
@@ -22,7 +22,7 @@ pub trait Link {
     fn drop_copy(&mut self, page: PageId);
 }
 
-/// What becomes of the pages that leave a client.
+/// Destination of the pages that leave a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::policy::multi) enum Victims {
     /// The server is offered them.

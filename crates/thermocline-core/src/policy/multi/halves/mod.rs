@@ -1,4 +1,4 @@
-//! What the halves of all split policies have in common; [`split`](super::split) lists these policies.
+//! Parts that the halves of all split policies share; [`split`](super::split) lists these policies.
 //!
 //! * Source: none; see the policies.
 //! * State: none.
@@ -17,7 +17,7 @@ pub(super) use joined::Joined;
 use crate::action::Sink;
 use crate::{PageId, Tier};
 
-/// What a client's half tells the server's.
+/// Message from a client's half to the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
     /// The client reads a page that it does not hold, and keeps it.
@@ -42,13 +42,13 @@ pub enum Message {
 /// State of a page at a client before the client wrote it: the hint of the client's hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Held {
-    /// It did: the access is a hit of the first tier.
+    /// The client found it: the access is a hit of the first tier.
     Yes,
-    /// It did not: the server looks for the page.
+    /// The client did not find it: the server looks for the page.
     No,
 }
 
-/// What the half of a server does.
+/// Interface of a server's half.
 pub(super) trait Receive: Debug {
     /// Answers a message. No other client holds a page any more that this one writes.
     fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink);

@@ -42,7 +42,7 @@ pub(super) struct Bubble {
 }
 
 impl Bubble {
-    /// So many empty queues over frames from 0 to `frames - 1`.
+    /// Create `queues` empty queues over frames from 0 to `frames - 1`.
     pub(super) fn new(frames: u32, queues: usize) -> Self {
         let mut random = SplitMix64::new(0);
         let node = |_| Node {

@@ -106,7 +106,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 }
 
-/// What is done in the worst case of the paper's bubble sort, counted.
+/// Counts the steps of the paper's bubble sort in the worst case.
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -126,7 +126,7 @@ mod tests {
     /// Accesses between two at which places are counted: counting looks at each of them.
     const SPACING: u32 = 101;
 
-    /// What was counted over a trace.
+    /// Counts over a trace.
     #[derive(Debug)]
     struct Found {
         /// Exchanges in heaps, runs begun and places of rings passed, per access.

@@ -1,4 +1,4 @@
-//! What is known of each page: where it is, and its newest record of hints at each level.
+//! State of each page: its place, and its newest record of hints at each level.
 //!
 //! * Source: none.
 //! * State: 4 bytes per page that exists, and 4 more per level; sparse, both and 10 bytes per page that
@@ -128,7 +128,7 @@ impl Cells {
         self.numbers.assert_invariants();
     }
 
-    /// Where the cells of a page begin.
+    /// Return the index of a page's first cell.
     #[inline]
     fn row(&self, page: PageId) -> Option<usize> {
         self.numbers.find(page).map(|number| number as usize * self.stride)

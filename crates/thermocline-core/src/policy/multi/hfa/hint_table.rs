@@ -27,10 +27,10 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Records with many hints are numbered downwards from here.
 const LAST_REPEATED: u32 = NONE - 1;
 
-/// What the published table needs per record: page, period and count.
+/// Size of a record in the published table, in bytes: page, period and count.
 pub(super) const RECORD_BYTES: usize = 16;
 
-/// That a page left the tier in one period.
+/// Record of a page that left the tier in one period.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     /// [`NONE`] if the record does not count any more, or was never made.
@@ -39,7 +39,7 @@ struct Record {
     period: u32,
     /// The record of the same page before this one in time, if it still counts.
     older: u32,
-    /// Where the page is, if it came back to the tier; in its newest record only.
+    /// Holder of the page, if it came back to the tier; only in its newest record.
     holder: u32,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct HintTable {
 }
 
 impl HintTable {
-    /// An empty table of so many records.
+    /// Create an empty table of `capacity` records.
     pub(super) fn new(pages: u32, capacity: u32, k: u32) -> Self {
         // What could never be live needs no record: a page has one per period.
         let needed = u64::from(pages) * u64::from(k) + 1;
@@ -198,13 +198,13 @@ impl HintTable {
         }
     }
 
-    /// What was done so far to find what is forgotten, for tests of the cost.
+    /// Return the number of steps spent so far on finding records to forget, for tests of the cost.
     #[cfg(test)]
     pub(super) const fn steps(&self) -> u64 {
         self.order.steps + self.passed
     }
 
-    /// How many records there may be.
+    /// Return the maximum number of records.
     #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]
     pub(super) const fn capacity(&self) -> u32 {
         self.ring.len() as u32
@@ -260,7 +260,7 @@ impl HintTable {
         assert_eq!(self.ring.iter().filter(is_used).count(), counts[0], "none is lost");
     }
 
-    /// How many periods ago a record that counts was made.
+    /// Return the age, in periods, of a record that counts.
     #[inline]
     fn ago(&self, record: &Record) -> u32 {
         low(self.period).wrapping_sub(record.period)

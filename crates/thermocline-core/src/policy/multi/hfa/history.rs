@@ -21,7 +21,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Of caches with so many pages together.
+    /// Create the history of caches with `cached_pages` pages together.
     pub(super) fn new(ids: Ids, cached_pages: u64, values: &Values) -> Self {
         let ghosts_max = Histories::ghosts_max(ids.pages, cached_pages, values);
         let cached_pages = u32::try_from(cached_pages).unwrap_or(u32::MAX);
@@ -62,7 +62,7 @@ impl History {
         self.numbers.find(page).map_or(0.0, |number| self.histories.value(number))
     }
 
-    /// What the published scheme keeps, of so many cached pages.
+    /// Return the size of the published scheme's data for `cached_pages` pages, in bytes.
     pub(super) fn metadata_bytes(&self, cached_pages: usize) -> usize {
         self.histories.metadata_bytes(cached_pages)
     }

@@ -1,4 +1,4 @@
-//! How many pages of a queue have how many hits, to find the fewest hits of a page.
+//! Number of pages of a queue by their number of hits, to find the fewest hits of a page.
 //!
 //! Counts of up to 4095 hits are an array, with a bit for each count that is not 0 and a bit for each
 //! word of these. Only the hottest pages have more.

@@ -24,7 +24,7 @@ pub(super) struct Level {
     /// The pages that Q1 may hold.
     pub(super) q1_capacity_pages: u32,
     pub(super) hints: HintTable,
-    /// How often the tier below passes a page on to this one.
+    /// Probability that the tier below passes a page on to this one.
     pub(super) promotion: Adaptation,
     /// Per queue: its hot pages, as they stand.
     hot_pages: [u32; 2],
@@ -70,13 +70,13 @@ impl Level {
         self.capacity_pages - self.q1_capacity_pages
     }
 
-    /// So many hot pages enter a queue, or pages of it turn hot.
+    /// Count hot pages that enter a queue, or pages of it that turn hot.
     #[inline]
     pub(super) fn add_hot(&mut self, queue: Queue, pages: u32) {
         self.hot_pages[queue as usize] += pages;
     }
 
-    /// So many hot pages leave a queue, or pages of it turn cold.
+    /// Count hot pages that leave a queue, or pages of it that turn cold.
     #[inline]
     pub(super) fn remove_hot(&mut self, queue: Queue, pages: u32) {
         self.hot_pages[queue as usize] -= pages;

@@ -1,12 +1,12 @@
-//! HFA: pages that travel between tiers often are kept from it, in a queue of their own.
+//! HFA: pages that often travel between tiers are kept from it, in a queue of their own.
 //!
-//! Each tier has two queues. A page enters the first one, which protects it, if it left this tier
-//! often lately, as a bounded table of hints tells, or if it is hit; other pages enter the second
-//! one, and victims are taken from there. The boundary between the queues moves with the cold pages
-//! in the first and the hot ones in the second. All tiers are exclusive. D-HFA demotes victims and
-//! moves what is hit to the top, P-HFA discards victims and lets pages rise with a probability,
-//! H-HFA demotes and promotes by the values of the last K moves, and Oracle HFA is H-HFA with the
-//! hints that an earlier run of it gave later.
+//! Each tier has two queues. A page enters the first one, which protects it, if a bounded table of
+//! hints shows that it left this tier often in the last periods, or if it is hit; other pages enter
+//! the second one, and victims are taken from there. The boundary between the queues moves with the
+//! cold pages in the first and the hot ones in the second. All tiers are exclusive. D-HFA demotes
+//! victims and moves hit pages to the top, P-HFA discards victims and lets pages rise with a
+//! probability, H-HFA demotes and promotes by the values of the last K moves, and Oracle HFA is
+//! H-HFA with the hints that an earlier run of it gave later.
 //!
 //! * Source: Meng, Wu, Guo, Li, Liang, Yao, Zheng, *A Hint Frequency Based Approach to Enhancing the
 //!   I/O Performance of Multilevel Cache Storage Systems*, JCST 32(2), 2017; it builds on Demote
@@ -83,8 +83,8 @@ use settings::{Settings, Strategy};
 /// The frame of a page that is cached nowhere: no record of hints, either.
 const ABSENT: u32 = hint_table::NONE;
 
-/// What the published scheme keeps per page of the first queue: hits, hint frequency, hotness, and
-/// the times of its arrival and of its last update.
+/// Size of the published scheme's data per page of the first queue: hits, hint frequency, hotness,
+/// and the times of its arrival and of its last update.
 const HISTORY_BYTES: usize = size_of::<u32>() + 4 * size_of::<u64>();
 
 /// The HFA policy that has this number among the strategies.
@@ -94,7 +94,7 @@ pub struct Hfa<const STRATEGY: u8> {
     /// The tiers with room for pages, fastest first: the first one of each client, then the shared.
     levels: Vec<Level>,
     clients: Clients,
-    /// On whose path pages move now.
+    /// Client on whose path pages move now.
     client: u8,
     disk: Tier,
     write_miss: WriteMiss,
@@ -102,7 +102,7 @@ pub struct Hfa<const STRATEGY: u8> {
     now: u64,
     /// The current period.
     period: u64,
-    /// When the current period ends, and when pages are counted next.
+    /// Time at which the current period ends, and time at which pages are counted next.
     period_end: u64,
     next_sample: u64,
     /// Per page: where it is, and its newest records of hints.
@@ -112,9 +112,10 @@ pub struct Hfa<const STRATEGY: u8> {
     /// Frames from here on never held a page.
     used_frames: u32,
     queues: Queues<STRATEGY>,
-    /// Hits of late, oldest first: when, and in which frame. Counts if it is the frame's last hit.
+    /// Recent hits, oldest first: time and frame. A hit counts if it is the frame's last one.
+    /// Counts if it is the frame's last hit.
     recent: VecDeque<(u64, u32)>,
-    /// When hotness was last computed of all pages.
+    /// Time at which the hotness of all pages was last computed.
     resorted: u64,
     /// Per level: its frames by arrival or last hit, newest first; P-HFA only.
     ages: Option<Lists>,
@@ -133,10 +134,10 @@ pub struct Hfa<const STRATEGY: u8> {
     expired: Vec<u32>,
 }
 
-/// Why these policies need more than 64 bytes per page.
+/// Reason why these policies need more than 64 bytes per page.
 const STATE: &str =
     "it keeps hits, hint frequency, hotness and two times of a page, and orders by them";
-/// What those need that keep the moves of pages.
+/// Sparse memory of the policies that keep the moves of pages.
 const HISTORY_MEMORY: SparseMemory = SparseMemory::of_cached(
     136,
     "as the other HFA; and it keeps the last moves of as many pages again",

@@ -1,4 +1,4 @@
-//! How pages move: hits, misses, demotions, promotions.
+//! Moves of pages: hits, misses, demotions, promotions.
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, Algorithms 1, 2 and
 //!   4 to 6.
@@ -18,7 +18,7 @@ use crate::action::Sink;
 use crate::random::Draws;
 use crate::{Access, Clients, Op, PageId, Tier};
 
-/// Where a page comes from when a tier receives it.
+/// Origin of a page that a tier receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Up,
@@ -132,7 +132,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.look_up(index, page).1
     }
 
-    /// Says whether a page is hot, as it stands.
+    /// Update the record of a page's hotness: hot or cold at present.
     pub(super) fn review(&mut self, level: usize, frame: u32) {
         let (_, queue) = self.queues.place_of(frame).expect("a page that is known is in a queue");
         let entry = *self.queues.frame(frame);
@@ -171,7 +171,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.cells.newest_hint(level, page)
     }
 
-    /// How many periods ahead a period is that an oracle counts.
+    /// Return how many periods ahead a period is that an oracle counts.
     fn periods_ahead(&self, period: u64) -> usize {
         usize::try_from(period - self.period).expect("less than k")
     }

@@ -1,11 +1,11 @@
-//! What happens at set times: hints and hits expire, queues are resized and sorted.
+//! Periodic work: hints and hits expire, queues are resized and sorted.
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 3.4,
 //!   Algorithm 3.
 //! * State: none of its own.
-//! * Cost: amortised O(1) per access; O(n log n) per period if the queues are sorted anew, O(n) per
-//!   sample if pages are compared with the mean, and O(m log h) for an oracle with h hints, of which m
-//!   count from a period on, or no longer.
+//! * Cost: amortised O(1) per access; O(n log n) per period if the queues are sorted again, O(n)
+//!   per sample if pages are compared with the mean, and O(m log h) for an oracle with h hints, of
+//!   which m count from a period on, or no longer.
 //! * Deviations: (1) Section 3.4 calls a page cold if H = 0, and Eq. 3 never returns to 0 after a hit.
 //!   The parameter `cold` has four readings; `papers/hfa/README.md` compares them. (2) Where the second queue borrows, nothing is moved to a first queue that grew: it may fill
 //!   by itself.
@@ -17,10 +17,10 @@ use super::settings::{Cold, Strategy};
 use super::{ABSENT, Hfa};
 use crate::action::Sink;
 
-/// How many hits ahead the frames of hits that expire are asked for.
+/// Number of hits ahead at which the frames of hits that expire are prefetched.
 const AHEAD_HITS: usize = 12;
-/// How many hits of late are kept before those that count no longer are left out: so many per frame,
-/// and some more, so that few frames are not searched at each hit.
+/// Number of recent hits, per frame, that are kept before outdated ones are removed. A few more are
+/// kept, so that a small number of frames is not searched at each hit.
 const RECENT_PER_FRAME: usize = 2;
 const RECENT_MARGIN: usize = 64;
 
@@ -75,7 +75,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.recent.push_back((self.now, frame));
     }
 
-    /// How many pages of each queue of a level are hot.
+    /// Return the number of hot pages of each queue of a level.
     fn hot_pages(&self, level: usize) -> [u32; 2] {
         if self.settings.cold != Cold::Mean {
             return [Queue::Q1, Queue::Q2].map(|queue| self.levels[level].hot_pages(queue));
@@ -195,7 +195,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Looks up the hotness of every page of a level anew, and sorts the queue that is kept by it.
+    /// Recompute the hotness of every page of a level, and sort the queue that is ordered by it.
     fn resort(&mut self, level: usize) {
         for queue in [Queue::Q1, Queue::Q2] {
             let frames = self.queues.frames(level, queue);

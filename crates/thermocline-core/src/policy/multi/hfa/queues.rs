@@ -29,7 +29,7 @@ pub(super) enum Queue {
     Q2 = 1,
 }
 
-/// Where a frame is: its level, and the queue there.
+/// Place of a frame: its level, and the queue there.
 pub(super) type Place = (usize, Queue);
 
 /// A page, and its history at the tier that it is in.
@@ -45,22 +45,23 @@ pub(super) struct Frame {
     pub(super) is_hot: bool,
     /// `true` if the disk's copy is older.
     pub(super) is_dirty: bool,
-    /// How hot it is, as last computed. Not to be changed in a queue that is kept by it.
+    /// Hotness, as last computed. Never change it in a queue that is ordered by it. Not to be
+    /// changed in a queue that is kept by it.
     pub(super) hotness: f64,
     /// Its weighted hints (F), as last looked up.
     pub(super) frequency: f64,
-    /// When it was last hit; 0 before the first hit.
+    /// Time of the last hit; 0 before the first hit.
     pub(super) last_hit: u64,
     pub(super) loaded: u64,
-    /// How many accesses after it was loaded its hints were looked up last; the greatest number stands
-    /// for any that is greater.
+    /// Number of accesses from its arrival to the last lookup of its hints; the greatest number
+    /// stands for any that is greater.
     pub(super) looked_up_after: u32,
 }
 
 const _: () = assert!(size_of::<Frame>() == 52, "update the `State` line of the module header");
 
 impl Frame {
-    /// Of a page that just came.
+    /// Create the frame of a page that just arrived.
     pub(super) const fn new(page: PageId) -> Self {
         Self {
             page,
@@ -114,7 +115,7 @@ const fn list(place: Place) -> u32 {
 impl<const STRATEGY: u8> Queues<STRATEGY> {
     const STRATEGY: Strategy = Strategy::of(STRATEGY);
 
-    /// Empty queues of levels with so many pages, and so many frames.
+    /// Create empty queues of levels with `capacities` pages, over `frames` frames.
     pub(super) fn new(frames: u32, capacities: &[u32], sorts_q2: bool) -> Self {
         let frames_if = |is_needed: bool| if is_needed { frames } else { 0 };
         let moves_in_place = Self::STRATEGY != Strategy::Demote;
@@ -337,7 +338,8 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         self.runs[level].coldest().map(|(value, _)| value)
     }
 
-    /// What was done so far to keep the order of each Q2 of D-HFA, for tests of the cost.
+    /// Return the number of steps spent so far on the order of each Q2 of D-HFA, for tests of the
+    /// cost.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u64 {
         self.runs.iter().map(Runs::steps).sum()

@@ -35,7 +35,8 @@ struct Run {
     oldest: u32,
 }
 
-/// The runs of one queue. Which page is next to which is told by the caller.
+/// Runs of one queue. The caller says which page is next to which. Which page is next to which is
+/// told by the caller.
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
     table: Vec<Run>,
@@ -43,14 +44,14 @@ pub(super) struct Runs {
     free: Vec<u32>,
     /// The runs by hotness, then by when they began.
     order: IndexedHeap<(u64, u64)>,
-    /// How many runs ever began.
+    /// Number of runs that ever began.
     begun: u64,
-    /// By some bits of a hotness: the run that may have it. A run that is no longer here takes no
-    /// page any more, so of two equal ones all pages of the first are older.
+    /// Run that may have a hotness, by some bits of it. A run that is no longer here takes no page
+    /// any more, so of two equal ones all pages of the first are older.
     open: [u32; OPEN_RUNS],
 }
 
-/// Where a page enters.
+/// Position at which a page enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) run: u32,
@@ -59,7 +60,7 @@ pub(super) struct Entry {
 }
 
 impl Runs {
-    /// No run, of at most so many pages.
+    /// Create an empty set of runs, of at most `pages` pages.
     pub(super) fn new(pages: u32) -> Self {
         Self {
             table: Vec::new(),
@@ -116,7 +117,7 @@ impl Runs {
         order.into_iter().rev().map(|(_, run)| self.table[run as usize].newest)
     }
 
-    /// What was done so far to keep the order, for tests of the cost.
+    /// Return the number of steps spent so far on the order, for tests of the cost.
     #[cfg(test)]
     pub(super) const fn steps(&self) -> u64 {
         self.order.steps + self.begun
@@ -177,7 +178,7 @@ impl Runs {
     }
 }
 
-/// Where a hotness is remembered: by the bits that a product scatters best.
+/// Return the slot of a hotness: by the bits that a product scatters best.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "only the uppermost bits are left")]
 fn slot(bits: u64) -> usize {
@@ -221,7 +222,7 @@ mod tests {
             self.lists.remove(page);
         }
 
-        /// From head to tail.
+        /// Return the pages from head to tail.
         fn pages(&self) -> Vec<u32> {
             let of_run = |newest| {
                 let rest = core::iter::successors(Some(newest), |&page| self.lists.after(page));
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// As many values of hotness as there are runs that are remembered, and more.
+    /// Number of pages: more values of hotness than runs that are remembered.
     const PAGES: u32 = 300;
 
     proptest! {

@@ -12,7 +12,7 @@ use crate::policy::multi::khv;
 use crate::policy::multi::probabilities::PROMOTE_PROBABILITY;
 use crate::random::SEED;
 
-/// What an HFA policy takes its hints from and does with its victims.
+/// Source of an HFA policy's hints, and its treatment of victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
     /// D-HFA, Algorithm 4.
@@ -165,16 +165,16 @@ pub const ORACLE_PARAMETERS: &[Parameter] = &[
     khv::GHOST_RATIO,
 ];
 
-/// Which pages the partition takes for cold.
+/// Pages that the partition treats as cold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cold {
-    /// Those without a hit for T accesses.
+    /// Pages without a hit for T accesses.
     Recent,
-    /// Those without a hit in this period.
+    /// Pages without a hit in this period.
     Period,
-    /// Those without a hit since they came to their tier.
+    /// Pages without a hit since they came to their tier.
     Stay,
-    /// Those that are not hotter than the mean of their tier.
+    /// Pages that are not hotter than the mean of their tier.
     Mean,
 }
 
@@ -186,7 +186,7 @@ pub(super) struct Settings {
     pub(super) k: u32,
     /// Accesses for which a hint counts (kT); not 0.
     window: f64,
-    /// What a hint is worth, by how many periods ago it was given.
+    /// Weight of a hint, by its age in periods.
     pub(super) weights: Vec<f64>,
     pub(super) f_min: f64,
     pub(super) t_out_share: f64,

@@ -20,7 +20,7 @@ use crate::{Actions, Ids, PageId, Tier};
 /// The priority of a bucket that was used just now.
 const INITIAL_PRIORITY: i64 = 32_768;
 
-/// What a collection found in a bucket.
+/// Finding of a collection about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Free,
@@ -28,7 +28,7 @@ enum Mark {
     Dirty,
 }
 
-/// Which buckets are invalidated.
+/// Order in which buckets are invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replacement {
     Lru,
@@ -69,13 +69,13 @@ pub(super) struct Buckets {
     min_priority: i64,
     /// Buckets that are not in use.
     available: u32,
-    /// What may be inserted before the next collection, in sectors.
+    /// Sectors that may be inserted before the next collection.
     until_collection: i64,
-    /// What may be asked for before all priorities sink.
+    /// Sectors that may be requested before all priorities sink.
     until_rescale: i64,
 }
 
-/// How full the cache is.
+/// Fill of the cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     /// Percent of the buckets that are in use.
@@ -271,7 +271,7 @@ impl Buckets {
         }
     }
 
-    /// What a bucket is worth: its age, and what it holds.
+    /// Return the value of a bucket, from its age and contents.
     fn rank(&self, bucket: &Bucket) -> i64 {
         let base = (INITIAL_PRIORITY - self.min_priority).div_euclid(8);
         (bucket.priority - self.min_priority + base) * bucket.used.cast_signed()

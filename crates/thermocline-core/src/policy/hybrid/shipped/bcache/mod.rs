@@ -38,7 +38,7 @@ mod buckets;
 mod sequential;
 mod writeback;
 
-/// Streams that are told apart.
+/// Maximum number of streams that are tracked separately.
 const STREAMS: usize = 128;
 /// Percent of the buckets in use beyond which a write is not kept dirty.
 const CUTOFF_WRITEBACK: u32 = 40;
@@ -51,7 +51,8 @@ const BUCKET_PAGES: u32 = 128;
 const BUCKET_PAGES_MIN: u32 = 8;
 /// The kernel asks for more buckets than these.
 const BUCKETS_MIN: u32 = 512;
-/// Of fewer buckets, one is more than a percent, which is what the kernel counts those in use in.
+/// Minimum number of buckets in a sample: if there were fewer, one bucket would be more than one
+/// percent, the unit in which the kernel counts buckets in use.
 const BUCKETS_OF_SAMPLE_MIN: u32 = 100;
 
 /// The parameters of bcache.

@@ -1,4 +1,4 @@
-//! Which requests bcache takes for a part of a long run, which a disk serves well.
+//! Sequential requests that bypass bcache: those of a long run, which a disk serves well.
 //!
 //! * Source: Linux, `drivers/md/bcache/request.c`, by a description of its rules.
 //! * State: 24 bytes per stream.
@@ -21,7 +21,7 @@ pub(super) struct Sequential {
     /// The stream that grew last at the back.
     streams: VecDeque<Stream>,
     streams_max: usize,
-    /// By task: what reads, and the page cache's writer.
+    /// Tasks that make requests: the readers, and the page cache's writer.
     tasks: [Task; 2],
     cutoff_bytes: u64,
 }

@@ -1,11 +1,11 @@
-//! When bcache writes dirty pages back, and in which order.
+//! Write-back of bcache: time and order in which it writes dirty pages to disk.
 //!
 //! * Source: Linux, `drivers/md/bcache/writeback.c`, by a description of its rules.
 //! * State: 24 to 40 bytes per dirty page.
 //! * Cost: O(log) per page.
-//! * Deviations: (1) `control=limit` writes back as soon as there is more dirty than the target, which the
-//!   kernel's controller comes to in time. (2) `control=pi` leaves out that the kernel writes back at full
-//!   speed once the device has been idle for 30 s.
+//! * Deviations: (1) `control=limit` writes back as soon as there is more dirty than the target,
+//!   which the kernel's controller reaches after a while. (2) `control=pi` leaves out that the
+//!   kernel writes back at full speed once the device has been idle for 30 s.
 
 use alloc::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::{Nanos, PageId};
 pub(super) const SECTORS: u64 = 8;
 /// Seconds between two updates of the rate.
 const UPDATE_S: i64 = 5;
-/// What an error of the share of dirty pages is divided by.
+/// Divisor of the proportional term: of the error in the share of dirty pages.
 const PROPORTIONAL: i64 = 40;
-/// What the sum of errors is divided by.
+/// Divisor of the integral term: of the sum of errors.
 const INTEGRAL: i64 = 10_000;
 /// Sectors per second that are written back until the rate is updated for the first time, as the file
 /// `writeback_rate` of a new device says.
@@ -37,9 +37,9 @@ const ENTRY_BYTES: usize = 24;
 /// The dirty pages, and how fast they are written back.
 #[derive(Clone, Debug)]
 pub(super) struct Writeback {
-    /// By page number.
+    /// Dirty pages by page number.
     dirty: BTreeMap<u64, PageId>,
-    /// Where the next page is looked for.
+    /// Page number at which the search for the next page starts.
     position: u64,
     target_pages: u64,
     control: Control,
@@ -56,10 +56,10 @@ enum Control {
 struct Rate {
     integral: i64,
     sectors_per_s: i64,
-    /// When the rate is made next.
+    /// Time at which the rate is computed next.
     next: Option<Nanos>,
     last: Nanos,
-    /// What may be written, in sectors and nanoseconds of a second.
+    /// Credit for writes, in sectors times nanoseconds per second.
     credit: u128,
 }
 
@@ -187,7 +187,7 @@ mod tests {
         Rate { integral: 0, sectors_per_s, next: None, last: Nanos(0), credit: 0 }
     }
 
-    /// So many percent of 1000 buckets of 16 pages are in use.
+    /// Describe a cache in which `percent` of 1000 buckets of 16 pages are in use.
     fn usage(percent: u32) -> Usage {
         Usage { percent, buckets: i64::from(percent) * 10, bucket_sectors: 128 }
     }

@@ -24,7 +24,7 @@ pub(super) struct Levels {
     /// The number of real entries.
     len: u32,
     sentinels: Sentinels,
-    /// Which sentinel of each level is the newer one.
+    /// Index of each level's newer sentinel.
     newer: u32,
     /// Number of entries that the highest levels share, and number of these levels.
     top: Top,
@@ -34,10 +34,10 @@ pub(super) struct Levels {
     targets_of: Option<u32>,
 }
 
-/// What sentinels do to an entry that another displaces.
+/// Effect of sentinels on an entry that another displaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sentinels {
-    /// There are none.
+    /// No sentinels.
     None,
     /// The entry goes to the new end.
     Plain,

@@ -111,7 +111,7 @@ enum Mode {
     PassThrough,
 }
 
-/// What the device does after a request.
+/// Migration after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Migration {
     Promote(u32),
@@ -119,7 +119,7 @@ enum Migration {
     WriteBack(u32),
 }
 
-/// When the periods end, and how long they are, in seconds.
+/// End and length of the periods, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Periods {
     seconds: [u64; 4],
@@ -152,13 +152,14 @@ struct DmCache {
     periods: Periods,
     idle_every: u64,
     requests: u64,
-    /// When a request last went to the disk. Hits do not keep the device from being idle.
+    /// Time of the last request that reached the disk. Hits do not keep the device from being idle.
+    /// Hits do not keep the device from being idle.
     disk_used: Nanos,
-    /// When the device last looked if it is idle, which it does once a second.
+    /// Time of the last check for idleness, which happens once a second.
     looked: Nanos,
 }
 
-/// How hot regions of uncached blocks are.
+/// Hotness of the regions of uncached blocks.
 #[derive(Debug)]
 struct Hotspots {
     regions: Blocks,
@@ -171,7 +172,7 @@ struct Hotspots {
     jump: u32,
 }
 
-/// How well the levels of hotspots foretell what is hit.
+/// Quality of the prediction of hits by the levels of hotspots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Performance {
     Poor,
@@ -271,7 +272,7 @@ impl DmCache {
         Route::Disk
     }
 
-    /// What makes room some time, if anything does.
+    /// Return the migration that may make room later, if any.
     fn demotion(&self) -> Option<Migration> {
         if !self.demotes {
             return None;
@@ -587,7 +588,7 @@ impl Performance {
     }
 }
 
-/// Where the disk ends, as far as is known: with the last page that has an id.
+/// Return the end of the disk, as far as is known: it ends with the last page that has an id.
 fn origin_pages(geometry: &Geometry) -> u128 {
     if geometry.is_linear() {
         return geometry.pages().into();

@@ -1,4 +1,4 @@
-//! Which of the pages that RAM evicts `CacheLib` writes to flash.
+//! Admission of `CacheLib`: pages that RAM evicts and flash takes.
 //!
 //! * Source: `CacheLib` 278ffc74, `cachelib/navy/admission_policy/{DynamicRandomAP,RejectRandomAP}`,
 //!   `allocator/NvmAdmissionPolicy.h`, `common/ApproxSplitSet.h`, by a description of their rules.

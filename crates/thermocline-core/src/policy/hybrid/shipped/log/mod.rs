@@ -269,7 +269,7 @@ impl Policy for LogCache {
         }
     }
 
-    /// Nothing is dirty.
+    /// Does nothing: no page is ever dirty.
     fn flush(&mut self, _out: &mut Actions) {}
 
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {

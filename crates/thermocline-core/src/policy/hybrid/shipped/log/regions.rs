@@ -19,7 +19,7 @@ const CLEAN_REGIONS: usize = 1;
 /// The only list: regions that are full.
 const FULL: u32 = 0;
 
-/// Which region is emptied.
+/// Choice of the region to empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// The one that was filled first.

@@ -1,9 +1,10 @@
-//! When Open CAS writes dirty lines back on its own.
+//! Cleaners of Open CAS, which write dirty lines back in the background.
 //!
 //! * Source: Open CAS Framework, `src/cleaning/{alru,acp,nop}.c`, by a description of their rules.
 //! * State: 24 bytes per line of the cache, and 12 per chunk of the disk.
 //! * Cost: O(1) per change.
-//! * Deviations: (1) What a cleaner does takes no time. (2) A chunk is 100 MiB of the addresses that exist.
+//! * Deviations: (1) A cleaner's work takes no time. (2) A chunk is 100 MiB of the addresses that
+//!   exist.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -14,7 +15,7 @@ use crate::config::Values;
 use crate::policy::hybrid::shipped::time::{SECOND, after};
 use crate::queue::Lists;
 
-/// Which lines a cleaner takes next, and when.
+/// Choice of the lines that a cleaner takes next, and of the time.
 #[derive(Debug)]
 pub(super) enum Cleaner {
     Nop,
@@ -31,7 +32,8 @@ pub(super) struct Alru {
     staleness_s: u64,
     batch: u32,
     activity_s: u64,
-    /// So many dirty lines are cleaned at once, down to fewer than the second number.
+    /// Limits of dirty lines: more than the first are cleaned at once, until fewer than the second
+    /// are left.
     dirty_max: Option<[u64; 2]>,
     /// `true` if batches go on until few are dirty.
     has_excess: bool,
@@ -48,7 +50,7 @@ pub(super) struct Acp {
     wake: Nanos,
     batch: u32,
     next_wake: Nanos,
-    /// Where the sweep goes on, and where it ends.
+    /// Range of the sweep that is left: its current position and its end.
     sweep: Option<Range<u32>>,
 }
 
@@ -125,7 +127,7 @@ impl Alru {
 }
 
 impl Acp {
-    /// A cleaner of a disk of so many lines.
+    /// Create the cleaner of a disk of `disk_lines` lines.
     pub(super) fn new(disk_lines: u32, line_pages: u32, values: &Values) -> Self {
         let chunk_lines = (values.integer_u32("acp_chunk_pages") / line_pages).max(1);
         let chunks = disk_lines.div_ceil(chunk_lines);
@@ -176,7 +178,8 @@ impl Acp {
         self.chunks.list_of(chunk).expect("a chunk has a share")
     }
 
-    /// With more dirty lines than this, a chunk has at least that share: 0, 10, ..., 90 %.
+    /// Return the number of dirty lines above which a chunk has at least that share: 0, 10, ..., 90
+    /// %.
     fn threshold(&self, share: u32) -> u32 {
         u32::try_from(u64::from(self.chunk_lines) * u64::from(share - 1) / 10)
             .expect("it is a part")

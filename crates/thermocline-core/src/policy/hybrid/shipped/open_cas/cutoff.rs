@@ -1,4 +1,4 @@
-//! Which requests Open CAS takes for a part of a sequential stream.
+//! Sequential cutoff of Open CAS: requests of a sequential stream bypass the cache.
 //!
 //! * Source: Open CAS Framework, `src/ocf_seq_cutoff.c`, `src/ocf_seq_detect.c`, by a description of their
 //!   rules.
@@ -29,7 +29,7 @@ pub(super) struct Streams {
 struct Stream {
     op: Op,
     next: u64,
-    /// In pages, and so in requests.
+    /// Length in pages, and so in requests.
     len: u64,
 }
 

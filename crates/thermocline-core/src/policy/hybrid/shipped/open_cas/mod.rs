@@ -410,7 +410,7 @@ impl OpenCas {
         }
     }
 
-    /// What the cleaner does after a request, or in a gap without.
+    /// Run the cleaner after a request, or in a gap without requests.
     fn work(&mut self, idle: Nanos, now: Nanos, out: &mut Actions) {
         while let Some(batch) = self.next_batch(idle, now) {
             for entry in batch {

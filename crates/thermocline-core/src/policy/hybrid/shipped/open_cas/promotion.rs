@@ -1,7 +1,7 @@
-//! Which lines Open CAS lets in: all, or those that were asked for several times.
+//! Promotion of Open CAS: it admits all lines, or only those that were requested several times.
 //!
 //! * Source: Open CAS Framework, `src/promotion/nhit/`, by a description of its rules.
-//! * State: 18 bytes per line of the cache, if it counts.
+//! * State: 18 bytes per line of the cache, if it counts requests.
 //! * Cost: O(1).
 //! * Deviations: none.
 
@@ -9,14 +9,14 @@ use crate::config::Values;
 use crate::queue::Ring;
 use crate::{Ids, PageId};
 
-/// How often lines were asked for while they were not cached.
+/// Number of requests for lines that were not cached.
 #[derive(Clone, Debug)]
 pub(super) struct Nhit {
     /// Two lines for each of the cache, the one noted first in front.
     asked: Ring<u32>,
     asked_max: usize,
     threshold: u32,
-    /// With fewer lines in the cache, all are let in.
+    /// Number of cached lines below which all are admitted.
     trigger_lines: u64,
 }
 
