@@ -9,7 +9,7 @@
 pub struct PageId(pub u32);
 
 impl PageId {
-    /// The id as an index into a per-page table.
+    /// Return the id as an index into a per-page table.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -41,17 +41,17 @@ pub struct Access {
 const _: () = assert!(size_of::<Access>() == 8, "the client fits where nothing was");
 
 impl Access {
-    /// A read of `page` by client 0.
+    /// Create a read of `page` by client 0.
     pub const fn read(page: u32) -> Self {
         Self { page: PageId(page), op: Op::Read, client: 0 }
     }
 
-    /// A write of `page` by client 0.
+    /// Create a write of `page` by client 0.
     pub const fn write(page: u32) -> Self {
         Self { page: PageId(page), op: Op::Write, client: 0 }
     }
 
-    /// The same access by another client.
+    /// Return the same access by another client.
     #[must_use]
     pub const fn by(self, client: u8) -> Self {
         Self { client, ..self }

@@ -66,7 +66,7 @@ pub(crate) trait Sink {
 pub struct Actions(Vec<Action>);
 
 impl Actions {
-    /// An empty buffer.
+    /// Create an empty buffer.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
@@ -77,7 +77,7 @@ impl Actions {
         self.0.clear();
     }
 
-    /// The moves so far, in order.
+    /// Return the moves so far, in order.
     #[inline]
     pub fn as_slice(&self) -> &[Action] {
         &self.0

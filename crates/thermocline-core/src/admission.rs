@@ -30,12 +30,12 @@ impl Admission {
         Ok(Self(Some((identifier, values))))
     }
 
-    /// The identifier and its parameters; none if every page is admitted.
+    /// Return the identifier and its parameters; none if every page is admitted.
     pub const fn identifier(&self) -> Option<&(&'static IdentifierEntry, Values)> {
         self.0.as_ref()
     }
 
-    /// A gate for page ids below `pages`.
+    /// Return a gate for page ids below `pages`.
     pub(crate) fn gate(&self, pages: u32) -> Gate {
         let build = |(entry, values): &(&'static IdentifierEntry, Values)| {
             entry.build(pages, values).expect("the parameters have been tried")

@@ -83,7 +83,7 @@ pub struct SparseMemory {
 }
 
 impl Capabilities {
-    /// A policy of this project that uses no more than accesses, and needs no more.
+    /// Create a policy of this project that uses no more than accesses, and needs no more.
     pub(crate) const fn of(depth: Depth) -> Self {
         Self {
             depth,
@@ -103,7 +103,7 @@ impl Capabilities {
         }
     }
 
-    /// A policy from elsewhere, for one client.
+    /// Create a policy from elsewhere, for one client.
     pub const fn untested(depth: Depth) -> Self {
         Self { is_tested: false, takes_clients: false, ..Self::of(depth) }
     }
@@ -132,7 +132,7 @@ impl SparseMemory {
 }
 
 impl Depth {
-    /// The cache tiers in words.
+    /// Return the cache tiers in words.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Ram => "one cache tier, `ram` (a `flash` below it stays empty)",

@@ -67,9 +67,10 @@ pub enum Kind {
     },
     /// `true` or `false`.
     Switch,
-    /// One of these words.
+    /// Declare a choice of one of these words.
     Choice(&'static [&'static str]),
-    /// One or more of these words, joined by `+`; at most [`WORDS_MAX`] are declared.
+    /// Declare a choice of one or more of these words, joined by `+`; at most [`WORDS_MAX`] are
+    /// declared.
     Words(&'static [&'static str]),
 }
 
@@ -110,7 +111,7 @@ pub struct Values {
 }
 
 impl Parameter {
-    /// A whole number within `range`.
+    /// Declare a whole number within `range`.
     ///
     /// # Panics
     /// If the default is not within it.
@@ -119,13 +120,13 @@ impl Parameter {
         Self { default: Value::Integer(default), ..Self::integer_or_auto(name, range) }
     }
 
-    /// A whole number within `range`, which the policy chooses by default.
+    /// Declare a whole number within `range`, which the policy chooses by default.
     pub const fn integer_or_auto(name: &'static str, range: RangeInclusive<u64>) -> Self {
         let kind = Kind::Integer { min: *range.start(), max: *range.end() };
         Self::new(name, kind, Value::Auto)
     }
 
-    /// A number within `range`.
+    /// Declare a number within `range`.
     ///
     /// # Panics
     /// If the default is not within it.
@@ -134,7 +135,7 @@ impl Parameter {
         Self { default: Value::Real(default), ..Self::real_or_auto(name, range) }
     }
 
-    /// A number within `range`, which the policy chooses by default.
+    /// Declare a number within `range`, which the policy chooses by default.
     pub const fn real_or_auto(name: &'static str, range: RangeInclusive<f64>) -> Self {
         let kind = Kind::Real { min: *range.start(), max: *range.end() };
         Self::new(name, kind, Value::Auto)
@@ -145,7 +146,7 @@ impl Parameter {
         Self::new(name, Kind::Switch, Value::Switch(default))
     }
 
-    /// One of these words.
+    /// Declare a choice of one of these words.
     pub const fn choice(
         name: &'static str,
         words: &'static [&'static str],
@@ -154,7 +155,7 @@ impl Parameter {
         Self::new(name, Kind::Choice(words), Value::Choice(default))
     }
 
-    /// One or more of these words, joined by `+`; by default those of a mask.
+    /// Declare a choice of one or more of these words, joined by `+`; by default those of a mask.
     ///
     /// # Panics
     /// As for [`Words::new`].
@@ -166,21 +167,21 @@ impl Parameter {
         Self { name, kind, default, summary: "", source: "", scaling: Scaling::Fixed }
     }
 
-    /// The same parameter with its meaning, in one sentence.
+    /// Return the same parameter with its meaning, in one sentence.
     #[must_use]
     pub const fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    /// The same parameter with the place that its default comes from.
+    /// Return the same parameter with the place that its default comes from.
     #[must_use]
     pub const fn source(mut self, source: &'static str) -> Self {
         self.source = source;
         self
     }
 
-    /// The same parameter with the way in which it follows the size of the cache.
+    /// Return the same parameter with the way in which it follows the size of the cache.
     #[must_use]
     pub const fn scaling(mut self, scaling: Scaling) -> Self {
         self.scaling = scaling;
@@ -245,7 +246,7 @@ impl Parameter {
         }
     }
 
-    /// Its type and range in words.
+    /// Return its type and range in words.
     pub fn range(&self) -> String {
         let auto = if self.default == Value::Auto { ", or auto" } else { "" };
         format!("{}{auto}", self.kind)
@@ -253,7 +254,8 @@ impl Parameter {
 }
 
 impl Values {
-    /// The defaults, with those given by name and text put in their place; the last one counts.
+    /// Return the defaults, with those given by name and text put in their place; the last one
+    /// counts.
     ///
     /// # Errors
     /// An unknown name, or a text that its parameter does not take.
@@ -269,7 +271,7 @@ impl Values {
         Ok(values)
     }
 
-    /// The defaults of all parameters.
+    /// Return the defaults of all parameters.
     pub fn defaults(parameters: &[Parameter]) -> Self {
         let entries = parameters.iter().map(|parameter| (*parameter, parameter.default)).collect();
         Self { entries }
@@ -323,12 +325,12 @@ impl Values {
         self
     }
 
-    /// All parameters with their values, in the registry's order.
+    /// Return all parameters with their values, in the registry's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
         self.entries.iter().map(|(parameter, value)| (parameter.name, *value))
     }
 
-    /// The value of a parameter that the policy declares as an integer.
+    /// Return the value of a parameter that the policy declares as an integer.
     ///
     /// # Panics
     /// If the policy does not declare it.
@@ -339,7 +341,7 @@ impl Values {
         value
     }
 
-    /// The value of an integer parameter whose range lies within `u32`.
+    /// Return the value of an integer parameter whose range lies within `u32`.
     ///
     /// # Panics
     /// If the policy does not declare it, or with a greater range.
@@ -347,7 +349,8 @@ impl Values {
         u32::try_from(self.integer(name)).expect("the declared range lies within u32")
     }
 
-    /// The value of an integer parameter whose range lies within `u32`; `None` if it is `auto`.
+    /// Return the value of an integer parameter whose range lies within `u32`; `None` if it is
+    /// `auto`.
     ///
     /// # Panics
     /// If it is not declared, or with a greater range.
@@ -355,7 +358,7 @@ impl Values {
         (self.value(name) != Value::Auto).then(|| self.integer_u32(name))
     }
 
-    /// The value of an integer parameter; `None` if it is `auto`.
+    /// Return the value of an integer parameter; `None` if it is `auto`.
     ///
     /// # Panics
     /// If it is not declared.
@@ -363,7 +366,8 @@ impl Values {
         (self.value(name) != Value::Auto).then(|| self.integer(name))
     }
 
-    /// The value of a parameter that the policy declares as a number; `None` if it is `auto`.
+    /// Return the value of a parameter that the policy declares as a number; `None` if it is
+    /// `auto`.
     ///
     /// # Panics
     /// If the policy does not declare it.
@@ -377,7 +381,7 @@ impl Values {
         }
     }
 
-    /// The value of a parameter that the policy declares as a number.
+    /// Return the value of a parameter that the policy declares as a number.
     ///
     /// # Panics
     /// If the policy does not declare it, or lets it be `auto`.
@@ -396,7 +400,7 @@ impl Values {
         value
     }
 
-    /// The value of a parameter that is declared as a choice of words.
+    /// Return the value of a parameter that is declared as a choice of words.
     ///
     /// # Panics
     /// If it is not declared.
@@ -407,7 +411,7 @@ impl Values {
         value
     }
 
-    /// The value of a parameter that is declared as several words.
+    /// Return the value of a parameter that is declared as several words.
     ///
     /// # Panics
     /// If it is not declared.

@@ -21,7 +21,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All counts zero.
+    /// Create counts that are all zero.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,7 +61,7 @@ impl Counts {
         }
     }
 
-    /// The same counts with the first tiers of all clients taken as one, tier 0.
+    /// Return the same counts with the first tiers of all clients taken as one, tier 0.
     #[must_use]
     pub fn with_one_first_tier(&self, clients: Clients) -> Self {
         let further = usize::from(clients.get()) - 1;
@@ -84,8 +84,9 @@ impl Counts {
         sum
     }
 
-    /// The counts of all accesses of which these are a sample's: each is multiplied by `factor`, the
-    /// inverse of the share of pages that was sampled. `reads` and `writes` are those of all accesses.
+    /// Return the counts of all accesses of which these are a sample's: each is multiplied by
+    /// `factor`, the inverse of the share of pages that was sampled. `reads` and `writes` are those
+    /// of all accesses.
     ///
     /// A few very hot pages in the sample, or left out of it, change how many accesses it has, but hardly
     /// how many miss. What is missing to all accesses, or beyond them, therefore counts as found and
@@ -139,37 +140,37 @@ impl Counts {
         self.hits[Op::Write as usize][tier.index()]
     }
 
-    /// Accesses whose page was held by `tier` and by no faster one.
+    /// Return the number of accesses whose page was held by `tier` and by no faster one.
     pub fn hits(&self, tier: Tier) -> u64 {
         self.read_hits(tier) + self.write_hits(tier)
     }
 
-    /// Bytes asked for of pages that were held by `tier` and by no faster one, as far as they were
-    /// [added](Self::add_bytes).
+    /// Return the number of bytes asked for of pages that were held by `tier` and by no faster one,
+    /// as far as they were [added](Self::add_bytes).
     pub fn hit_bytes(&self, tier: Tier) -> u64 {
         self.hit_bytes[tier.index()]
     }
 
-    /// Pages that the device of `tier` read.
+    /// Return the number of pages that the device of `tier` read.
     pub fn page_reads(&self, tier: Tier) -> u64 {
         let copies = self.copies[tier.index()];
         let within = copies[tier.index()];
         self.read_serves(tier) + copies.iter().sum::<u64>() - within
     }
 
-    /// Pages that the device of `tier` wrote.
+    /// Return the number of pages that the device of `tier` wrote.
     pub fn page_writes(&self, tier: Tier) -> u64 {
         let copies = self.copies.iter().map(|copies| copies[tier.index()]);
         self.write_serves(tier) + copies.sum::<u64>()
     }
 
-    /// Pages copied from one tier to another.
+    /// Return the number of pages copied from one tier to another.
     pub fn copies(&self, source: Tier, target: Tier) -> u64 {
         self.copies[source.index()][target.index()]
     }
 
-    /// The total I/O time of the cost model in milliseconds: every page transfer at its tier's cost (HAT,
-    /// section 4). Tiers without a cost cost nothing.
+    /// Return the total I/O time of the cost model in milliseconds: every page transfer at its
+    /// tier's cost (HAT, section 4). Tiers without a cost cost nothing.
     pub fn io_time_ms(&self, costs: &[PageCost]) -> f64 {
         (0_u8..)
             .map(Tier)
@@ -181,7 +182,7 @@ impl Counts {
             .sum()
     }
 
-    /// Accesses counted.
+    /// Return the number of accesses counted.
     pub fn accesses(&self) -> u64 {
         self.hits.iter().flatten().sum()
     }

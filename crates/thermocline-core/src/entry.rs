@@ -46,7 +46,7 @@ type BuildFn = dyn Fn(&Setup, &Values) -> BoxedPolicy + Send + Sync;
 type HostFn = dyn Fn(&mut dyn FnMut()) + Send + Sync;
 
 impl PolicyEntry {
-    /// A policy that the registry does not list. It has no parameters unless the caller sets
+    /// Create a policy that the registry does not list. It has no parameters unless the caller sets
     /// [`parameters`](Self::parameters).
     ///
     /// ```
@@ -76,9 +76,9 @@ impl PolicyEntry {
         }
     }
 
-    /// The same policy, whose runs must not overlap with those of other hosted policies: a driver makes
-    /// them on one thread, one after the other, each in a call of `host`. A policy needs that if an
-    /// interpreter with a lock runs it.
+    /// Return the same policy, whose runs must not overlap with those of other hosted policies: a
+    /// driver makes them on one thread, one after the other, each in a call of `host`. A policy
+    /// needs that if an interpreter with a lock runs it.
     ///
     /// # Panics
     /// If the policy is of the registry.
@@ -88,8 +88,8 @@ impl PolicyEntry {
         self
     }
 
-    /// The same policy with a text that says what its results depend on besides its name, such as a
-    /// hash of its source. Drivers that keep results find them by it.
+    /// Return the same policy with a text that says what its results depend on besides its name,
+    /// such as a hash of its source. Drivers that keep results find them by it.
     ///
     /// # Panics
     /// If the policy is of the registry.
@@ -130,7 +130,7 @@ impl PolicyEntry {
         }
     }
 
-    /// The policy of RAM over the disk that is made of an algorithm of one tier.
+    /// Return the policy of RAM over the disk that is made of an algorithm of one tier.
     pub(crate) const fn of_ram(
         name: &'static str,
         summary: &'static str,

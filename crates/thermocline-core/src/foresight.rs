@@ -28,7 +28,7 @@ struct Step {
 }
 
 impl Foresight {
-    /// The future of a trace, found in one pass from its end.
+    /// Compute the future of a trace in one pass from its end.
     ///
     /// # Errors
     /// [`ConfigError::TooManyAccesses`] if there are more than [`ACCESSES_MAX`].
@@ -70,8 +70,8 @@ impl Foresight {
         (PageId(page), next)
     }
 
-    /// The index of the next access to the page of an access, if there is such an access and it is not
-    /// the page's last.
+    /// Return the index of the next access to the page of an access, if there is such an access and
+    /// it is not the page's last.
     #[inline]
     pub fn next(&self, index: usize) -> Option<u32> {
         self.accesses.get(index).map(|step| step.next).filter(|&next| next != NEVER)

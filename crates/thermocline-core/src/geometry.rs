@@ -31,7 +31,7 @@ impl Geometry {
         Self(Kind::Linear { pages })
     }
 
-    /// The page number of each id, as a compiled trace knows it.
+    /// Create a geometry from the page number of each id, as a compiled trace has it.
     ///
     /// # Panics
     /// If there are more numbers than page ids, that is, more than `u32::MAX`.
@@ -40,8 +40,8 @@ impl Geometry {
         Self(Kind::Table(page_numbers))
     }
 
-    /// The same from a table that another type owns, such as a mapped file. A lookup costs a call
-    /// more than in a [`table`](Self::table).
+    /// Create a geometry from a table that another type owns, such as a mapped file. A lookup costs
+    /// a call more than in a [`table`](Self::table).
     ///
     /// # Panics
     /// As for [`table`](Self::table).
@@ -62,7 +62,7 @@ impl Geometry {
         }
     }
 
-    /// The page number of `page`.
+    /// Return the page number of `page`.
     #[inline]
     pub fn page_number(&self, page: PageId) -> u64 {
         match &self.0 {
@@ -87,12 +87,12 @@ impl Geometry {
         matches!(self.0, Kind::Linear { .. })
     }
 
-    /// All ids, in order.
+    /// Return all ids, in order.
     pub fn ids(&self) -> Range<u32> {
         0..self.pages()
     }
 
-    /// All ids in the order of their page numbers.
+    /// Return all ids in the order of their page numbers.
     pub fn ids_by_page_number(&self) -> Vec<PageId> {
         let mut ids: Vec<PageId> = self.ids().map(PageId).collect();
         ids.sort_unstable_by_key(|&page| self.page_number(page));

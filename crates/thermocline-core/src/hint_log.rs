@@ -40,7 +40,7 @@ impl HintLog {
         self.counts.range(range).map(|(&(_, _, period), &times)| (period, times))
     }
 
-    /// All of it, ordered by tier, page and period: tier, page, period, how often.
+    /// Return all of it, ordered by tier, page and period: tier, page, period, how often.
     pub fn iter(&self) -> impl Iterator<Item = (Tier, PageId, u64, u32)> + '_ {
         self.counts.iter().map(|(&(tier, page, period), &times)| (tier, page, period, times))
     }

@@ -112,12 +112,13 @@ pub struct Violation {
 }
 
 impl Ledger {
-    /// A hierarchy of empty cache tiers, fastest first, over a disk that holds `pages` pages.
+    /// Create a hierarchy of empty cache tiers, fastest first, over a disk that holds `pages`
+    /// pages.
     pub fn new(pages: u32, capacity_pages: &[u32]) -> Self {
         Self::of_clients(pages, capacity_pages, Clients::ONE)
     }
 
-    /// The same for several clients, each with a first tier of its own, as in a
+    /// Return the same for several clients, each with a first tier of its own, as in a
     /// [`Setup`](crate::Setup).
     pub fn of_clients(pages: u32, capacity_pages: &[u32], clients: Clients) -> Self {
         let capacity_pages: Vec<u32> = tier_capacities_pages(capacity_pages, clients).collect();
@@ -223,7 +224,7 @@ impl Ledger {
         }
     }
 
-    /// All counts so far.
+    /// Return all counts so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -252,7 +253,7 @@ impl Ledger {
         self.versions[tier.index()][page.index()] == self.newest[page.index()]
     }
 
-    /// The pages whose newest version is not on disk, in order.
+    /// Return the pages whose newest version is not on disk, in order.
     pub fn dirty_pages(&self) -> impl Iterator<Item = PageId> + '_ {
         let disk = &self.versions[self.disk().index()];
         (0_u32..)
@@ -266,7 +267,7 @@ impl Ledger {
         Tier(self.capacity_pages.len() as u8)
     }
 
-    /// The fastest tier that the client sees and that holds the newest version.
+    /// Return the fastest tier that the client sees and that holds the newest version.
     fn fastest_current(&self, Access { page, client, .. }: Access) -> Option<Tier> {
         let newest = *self.newest.get(page.index())?;
         (0_u8..)

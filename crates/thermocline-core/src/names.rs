@@ -15,7 +15,7 @@ pub fn there_are<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> St
     say(name, known, "there are")
 }
 
-/// The same for the parameters of something: `it has: ...`.
+/// Return the same for the parameters of something: `it has: ...`.
 pub fn it_has<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     say(name, known, "it has")
 }
@@ -29,7 +29,7 @@ fn say<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, verb: &str) -> 
     }
 }
 
-/// The name that is most like this one, if one is like it at all: the first of several.
+/// Return the name that is most like this one, if one is like it at all: the first of several.
 pub fn alike<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let letters = letters(name);
     let (wrong, _, like) = known
@@ -45,7 +45,7 @@ pub fn alike<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     (wrong <= WRONG_LETTERS_MAX.min(letters.len() / 3)).then_some(like)
 }
 
-/// A name without what people write in different ways.
+/// Return a name without what people write in different ways.
 fn letters(name: &str) -> Vec<char> {
     let letters = name.chars().filter(|letter| letter.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()

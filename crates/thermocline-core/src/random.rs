@@ -15,7 +15,7 @@ pub(crate) const SEED: Parameter = Parameter::integer("seed", 0..=u64::MAX, 1)
 /// Increment of the counter of [`SplitMix64`].
 pub(crate) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A permutation of 64-bit numbers in which each bit depends on all bits.
+/// Return a permutation of 64-bit numbers in which each bit depends on all bits.
 #[inline]
 pub(crate) const fn mixed(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -25,7 +25,7 @@ pub(crate) const fn mixed(mut bits: u64) -> u64 {
 
 /// A source of numbers from 0 to below 1.
 pub trait Draws: Debug {
-    /// The next number, at least 0 and below 1.
+    /// Return the next number, at least 0 and below 1.
     fn unit(&mut self) -> f64;
 }
 
@@ -35,20 +35,20 @@ pub trait Draws: Debug {
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The stream of that seed.
+    /// Return the stream of that seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Return the next 64 bits.
     pub const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mixed(self.0)
     }
 
-    /// A number below `limit`, each nearly as likely as any other: by 2^-32 at worst. The upper bits
-    /// of a product, as in Lemire, *Fast Random Integer Generation in an Interval*, ACM TOMACS 29(1),
-    /// 2019, without the rejection.
+    /// Draw a number below `limit`, each nearly as likely as any other: by 2^-32 at worst. The
+    /// upper bits of a product, as in Lemire, *Fast Random Integer Generation in an Interval*, ACM
+    /// TOMACS 29(1), 2019, without the rejection.
     pub const fn below(&mut self, limit: u32) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "a 64-bit fraction of a u32 is a u32")]
         let number = ((self.bits() as u128 * limit as u128) >> 64) as u32;
@@ -57,7 +57,7 @@ impl SplitMix64 {
 }
 
 impl Draws for SplitMix64 {
-    /// The upper 53 bits as a fraction: all that a double holds.
+    /// Return the upper 53 bits as a fraction: all that a double holds.
     fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -18,7 +18,7 @@ pub use crate::policy::buffer::BUFFERS;
 /// The greatest capacity of a tier in pages: page ids have 32 bits, and queues mark absence in them.
 pub const CAPACITY_PAGES_MAX: u32 = 1 << 31;
 
-/// The policy of that name.
+/// Return the policy of that name.
 ///
 /// # Errors
 /// [`ConfigError::UnknownPolicy`] if there is none.
@@ -26,7 +26,7 @@ pub fn find(name: &str) -> Result<&'static PolicyEntry, ConfigError> {
     entries().find(|entry| entry.name == name).ok_or_else(|| unknown(name, entries()))
 }
 
-/// The write buffer of that name.
+/// Return the write buffer of that name.
 ///
 /// # Errors
 /// [`ConfigError::UnknownPolicy`] if there is none.
@@ -39,13 +39,13 @@ fn unknown(name: &str, known: impl Iterator<Item = &'static PolicyEntry>) -> Con
     ConfigError::UnknownPolicy { name: name.to_owned(), known }
 }
 
-/// All policies of caches, in the order in which they are listed.
+/// Return all policies of caches, in the order in which they are listed.
 pub fn entries() -> impl Iterator<Item = &'static PolicyEntry> + Clone {
     let single = ALGORITHMS.iter().chain(ORACLES).map(Algorithm::policy);
     hybrid::POLICIES.iter().chain(single).chain(multi::POLICIES)
 }
 
-/// The names of the policies of which a fact holds, separated by commas.
+/// Return the names of the policies of which a fact holds, separated by commas.
 fn names_of(is_so: impl Fn(&Capabilities) -> bool) -> String {
     let such = entries().filter(|entry| is_so(&entry.capabilities));
     such.map(|entry| &*entry.name).collect::<Vec<&str>>().join(", ")

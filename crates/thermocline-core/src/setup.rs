@@ -50,7 +50,7 @@ impl Setup {
         Self::new(Geometry::linear(pages), vec![ram_pages, flash_pages])
     }
 
-    /// The tier below all caches.
+    /// Return the tier below all caches.
     ///
     /// # Panics
     /// If there are more tiers than [`TIERS_MAX`](crate::TIERS_MAX).
@@ -61,13 +61,13 @@ impl Setup {
         Tier(tiers as u8)
     }
 
-    /// The page ids, and how the policy indexes its state by them.
+    /// Return the page ids, and how the policy indexes its state by them.
     pub fn ids(&self) -> Ids {
         Ids { pages: self.geometry.pages(), indexing: self.indexing }
     }
 
-    /// The capacity of every cache tier that there is, by [`Tier`]: the first one of each client,
-    /// then the shared ones.
+    /// Return the capacity of every cache tier that there is, by [`Tier`]: the first one of each
+    /// client, then the shared ones.
     pub fn tier_capacities_pages(&self) -> impl Iterator<Item = u32> + '_ {
         tier_capacities_pages(&self.capacity_pages, self.clients)
     }

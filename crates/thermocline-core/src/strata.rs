@@ -23,7 +23,7 @@ pub struct Strata {
 }
 
 impl Strata {
-    /// A sample of at least the share `rate` of the units, above 0 and at most 1.
+    /// Create a sample of at least the share `rate` of the units, above 0 and at most 1.
     pub fn new(rate: f64) -> Self {
         // The reciprocal of a hundredth may be a little less than 100.
         let units = libm::floor(1.0 / rate + 1e-9);
@@ -44,13 +44,13 @@ impl Strata {
         Self { units, reciprocal: (u64::MAX / units as u64).wrapping_add(1) }
     }
 
-    /// The share of units that is sampled.
+    /// Return the share of units that is sampled.
     pub fn rate(self) -> f64 {
         1.0 / f64::from(self.units)
     }
 
-    /// The capacity that stands for one of so many pages in a cache smaller by the rate: none for none,
-    /// and at least one page otherwise.
+    /// Return the capacity that stands for one of so many pages in a cache smaller by the rate:
+    /// none for none, and at least one page otherwise.
     pub fn scaled_pages(self, pages: u32) -> u32 {
         #[expect(
             clippy::cast_possible_truncation,
@@ -61,7 +61,7 @@ impl Strata {
         scaled.max(pages.min(1))
     }
 
-    /// The stratum of a unit, if the unit is the one that is sampled of it.
+    /// Return the stratum of a unit, if the unit is the one that is sampled of it.
     #[inline]
     pub const fn sampled(self, unit: u64) -> Option<u64> {
         if self.units == 1 {
@@ -81,7 +81,7 @@ impl Strata {
         }
     }
 
-    /// Number of units in the sample, of so many; the last one may be missing.
+    /// Return the number of units in the sample, of so many; the last one may be missing.
     pub const fn units_max(self, units: u32) -> u32 {
         units.div_ceil(self.units)
     }

@@ -22,7 +22,7 @@ impl Tier {
     /// The disk of a `ram, flash, disk` hierarchy.
     pub const DISK: Self = Self(2);
 
-    /// The tier as an index into a per-tier table.
+    /// Return the tier as an index into a per-tier table.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -25,7 +25,7 @@ fn linear() -> Vec<u64> {
     (0..u64::from(PAGES)).collect()
 }
 
-/// The policy with a block that the buffer has room for.
+/// Return the policy with a block that the buffer has room for.
 fn build(entry: &PolicyEntry, setup: &Setup, given: &[(&str, &str)]) -> (BoxedPolicy, Ledger) {
     let mut all = vec![];
     if entry.parameters.iter().any(|parameter| parameter.name == "pages_per_block") {

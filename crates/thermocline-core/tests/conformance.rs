@@ -53,7 +53,7 @@ fn small(entry: &PolicyEntry) -> Vec<(String, String)> {
     given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect()
 }
 
-/// The least memory of a policy.
+/// Return the least memory of a policy.
 fn at_least(entry: &PolicyEntry, memory_pages: u32) -> u32 {
     memory_pages.max(u32::from(!entry.capabilities.runs_without_memory))
 }
@@ -76,7 +76,7 @@ fn build_with(
     entry.build(&Setup { inputs, ..setup.clone() }, &entry.values(given)?)
 }
 
-/// Pages with runs of neighbours, so that adjacency matters.
+/// Return the pages with runs of neighbours, so that adjacency matters.
 fn accesses() -> impl Strategy<Value = Vec<Access>> {
     let run = (0..PAGES, 1_u32..4, any::<bool>()).prop_map(|(first, pages, is_write)| {
         let access = if is_write { Access::write } else { Access::read };
@@ -127,7 +127,7 @@ fn flush(entry: &PolicyEntry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
     policy.assert_invariants();
 }
 
-/// Pages offered to flash twice within a while enter it.
+/// Return the pages offered to flash twice within a while enter it.
 fn second_offer() -> Admission {
     let mbf = hotness::registry::find("mbf").unwrap();
     let given = [("filter_bits", "64"), ("threshold", "1.5")];
@@ -245,7 +245,7 @@ proptest! {
     }
 }
 
-/// The policies that run on two to eight cache tiers.
+/// Return the policies that run on two to eight cache tiers.
 fn deep_entries() -> impl Iterator<Item = &'static PolicyEntry> {
     registry::entries().filter(|entry| entry.capabilities.depth == Depth::Tiers)
 }
@@ -556,7 +556,8 @@ fn policies_that_look_at_neighbours_say_so_and_the_others_do_not_look() {
     }
 }
 
-/// The order of misses that an LRU memory of [`RAM_PAGES`] has, on a disk whose page numbers are the ids.
+/// Return the order of misses that an LRU memory of [`RAM_PAGES`] has, on a disk whose page numbers
+/// are the ids.
 fn order_of_misses() -> MissOrder {
     let (mut memory, mut last): (Vec<PageId>, Option<PageId>) = (vec![], None);
     let follows = runs_of_pages().into_iter().map(|Access { page, .. }| {
@@ -593,7 +594,8 @@ fn policies_that_ask_for_the_order_of_misses_find_that_of_an_lru_memory() {
     assert!(asking >= 3, "{asking} policies heed the order of misses");
 }
 
-/// The sequential runs that the accesses end, by op, as a policy finds them that sees all of them.
+/// Return the sequential runs that the accesses end, by op, as a policy finds them that sees all of
+/// them.
 fn lengths_of_runs() -> RunLengths {
     let mut streams: Vec<(Op, u32, u32)> = vec![];
     let run = |Access { page, op, .. }: Access| {

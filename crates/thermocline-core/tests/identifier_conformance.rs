@@ -27,7 +27,7 @@ fn build(entry: &IdentifierEntry, parameters: &[(&str, &str)]) -> BoxedIdentifie
     entry.build(PAGES, &entry.values(&given).unwrap()).unwrap()
 }
 
-/// Every identifier with small and with default parameters.
+/// Return every identifier with small and with default parameters.
 fn all() -> impl Iterator<Item = (&'static IdentifierEntry, BoxedIdentifier)> {
     let small = SMALL.iter().map(|(name, parameters)| {
         let entry = registry::find(name).unwrap();

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use thermocline_core::hotness::{PageHash, registry};
 use thermocline_core::{Heat, PageId};
 
-/// The position of a page's `index`-th hash value among `positions`.
+/// Return the position of a page's `index`-th hash value among `positions`.
 fn position(page: u32, index: u32, positions: usize) -> usize {
     let value = u64::from(PageHash::of(PageId(page)).value(index));
     usize::try_from((value * positions as u64) >> 32).unwrap()

@@ -95,7 +95,7 @@ fn mbf_4_hot_is_in_both_youngest_filters_and_an_older_one() {
     }
 }
 
-/// The weight of each filter, by rank: a page in that filter alone.
+/// Return the weight of each filter, by rank: a page in that filter alone.
 fn weights(filters: u32) -> Vec<f64> {
     let count = filters.to_string();
     let parameters = [ROOMY, ("decay_writes", "1000"), ("filters", &count), ("threshold", "1")];
@@ -138,7 +138,7 @@ fn mbf_takes_one_kibibyte() {
     assert_eq!(identifier("count-min", &[]).memory_bits(), 8 * 2048);
 }
 
-/// The index of each of `pages` after each of `writes` from the `from`-th on.
+/// Return the index of each of `pages` after each of `writes` from the `from`-th on.
 fn wdac_figure(window: &str, writes: &[u32], from: usize, pages: &[u32]) -> Vec<Vec<f64>> {
     let mut wdac = identifier("wdac", &[("window_writes", window), ("threshold", "1")]);
     let mut rows = vec![];

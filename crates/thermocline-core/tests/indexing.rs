@@ -15,7 +15,7 @@ use work::{Skew, accesses, setup};
 
 const STEPS: u64 = 6_000;
 
-/// The capacities of the tiers of a policy, for each number of tiers that it is tested with.
+/// Return the capacities of the tiers of a policy, for each number of tiers that it is tested with.
 fn capacities(entry: &PolicyEntry, ram_pages: u32, flash_pages: u32) -> Vec<Vec<u32>> {
     match entry.capabilities.depth {
         Depth::Ram => vec![vec![ram_pages]],

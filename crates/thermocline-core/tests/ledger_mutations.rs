@@ -21,7 +21,7 @@ fn drop_copy(page: u32, tier: Tier) -> Action {
     Action::Drop { page: PageId(page), tier }
 }
 
-/// A run over memory of one page and flash of one page: each access with its actions.
+/// Return a run over memory of one page and flash of one page: each access with its actions.
 fn right_log() -> Vec<(Access, Vec<Action>)> {
     vec![
         (Access::write(1), vec![copy(1, DISK, RAM), serve(1, Op::Write, DISK, RAM)]),
@@ -104,7 +104,7 @@ const TOPS: [Tier; 2] = [Tier(0), Tier(1)];
 const SHARED: Tier = Tier(2);
 const DISK_OF_TWO: Tier = Tier(3);
 
-/// Both clients read a page; then one writes it, and the other reads it again.
+/// Return accesses by which both clients read a page, one writes it, and the other reads it again.
 fn right_log_of_two() -> Vec<(Access, Vec<Action>)> {
     let [one, other] = TOPS;
     vec![
@@ -276,7 +276,7 @@ mod real_logs {
     const PAGES: u32 = 12;
     const SIZES: [u32; 2] = [2, 4];
 
-    /// Accesses that prefer some pages.
+    /// Return the accesses that prefer some pages.
     fn accesses() -> Vec<Access> {
         let mut state = 1_u32;
         let accesses = (0..120).map(|_| {
@@ -287,7 +287,7 @@ mod real_logs {
         accesses.collect()
     }
 
-    /// The log of a policy, one vector of actions per access.
+    /// Return the log of a policy, one vector of actions per access.
     fn log(entry: &registry::PolicyEntry) -> Vec<(Access, Vec<Action>)> {
         let accesses = accesses();
         let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();

@@ -35,7 +35,7 @@ const GHOSTS: &[(&str, f64)] = &[
     ("mq-n", 3.0),
 ];
 
-/// The caches of a policy.
+/// Return the caches of a policy.
 fn capacity_pages(entry: &PolicyEntry) -> Vec<u32> {
     match entry.capabilities.depth {
         Depth::Ram => vec![RAM_PAGES + FLASH_PAGES],
@@ -43,7 +43,8 @@ fn capacity_pages(entry: &PolicyEntry) -> Vec<u32> {
     }
 }
 
-/// The most heap that a policy holds while it is accessed until its caches and ghosts are full.
+/// Return the most heap that a policy holds while it is accessed until its caches and ghosts are
+/// full.
 fn bytes_held(entry: &PolicyEntry, disk_pages: u32, accesses: &[Access]) -> usize {
     let capacity_pages = capacity_pages(entry);
     let setup = Setup { capacity_pages, ..setup(disk_pages, Indexing::Sparse) };
@@ -81,7 +82,7 @@ fn of_disk_bytes(entry: &PolicyEntry, disk_pages: u32, accesses: &[Access]) -> f
     pages as f64 * f64::from(declared.bytes_per_disk_page)
 }
 
-/// The registry's policies, but for those that know the future, which no engine can serve.
+/// Return the registry's policies, but for those that know the future, which no engine can serve.
 fn served() -> impl Iterator<Item = &'static PolicyEntry> {
     registry::entries().filter(|entry| {
         entry.capabilities.future != Future::Accesses && entry.capabilities.future != Future::Hints

@@ -25,7 +25,7 @@ fn opt(capacity_pages: u32, pages: &[u32]) -> Opt {
     Opt::new(Space { ids, capacity_pages, geometry, inputs }, &values)
 }
 
-/// The misses of OPT, by the registry's policy, under the Ledger.
+/// Return the misses of OPT, by the registry's policy, under the Ledger.
 fn misses(capacity_pages: u32, pages: &[u32]) -> u64 {
     let setup = Setup {
         costs: vec![PageCost::default(); 2],
@@ -44,8 +44,8 @@ fn misses(capacity_pages: u32, pages: &[u32]) -> u64 {
     ledger.counts().hits(Tier(1))
 }
 
-/// The fewest misses that any sequence of evictions leads to: every content that a cache can have,
-/// with the fewest misses that led to it.
+/// Return the fewest misses that any sequence of evictions leads to: every content that a cache can
+/// have, with the fewest misses that led to it.
 fn fewest_misses(capacity_pages: u32, pages: &[u32]) -> u64 {
     let mut contents = BTreeMap::from([(0_u32, 0_u64)]);
     for &page in pages {

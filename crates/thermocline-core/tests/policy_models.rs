@@ -43,7 +43,8 @@ fn accesses() -> impl Strategy<Value = Vec<Access>> {
     })
 }
 
-/// The page number of each id: the id itself, or ids in an order of their own, as traces give them.
+/// Return the page number of each id: the id itself, or ids in an order of their own, as traces
+/// give them.
 fn numbers() -> impl Strategy<Value = Vec<u64>> {
     let linear: Vec<u64> = (0..u64::from(PAGES)).collect();
     prop_oneof![Just(linear.clone()), Just(linear).prop_shuffle()]

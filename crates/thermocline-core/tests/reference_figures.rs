@@ -152,7 +152,8 @@ fn shipped_caches() {
     }
 }
 
-/// The trace with its pages in an arbitrary order, as the models had it: neighbours are not hot together.
+/// Return the trace with its pages in an arbitrary order, as the models had it: neighbours are not
+/// hot together.
 fn scattered(seed: u64) -> Vec<Access> {
     let mut random = SplitMix64::new(seed);
     let mut order: Vec<u32> = (0..PAGES).collect();
@@ -217,7 +218,8 @@ fn every_policy_with_an_lru_memory_has_its_hits() {
     }
 }
 
-/// Share of hot writes, and share of writes that WDAC judges differently, over the trace's writes.
+/// Return the share of hot writes, and share of writes that WDAC judges differently, over the
+/// trace's writes.
 fn identify(name: &str, parameters: &[(&str, &str)]) -> (f64, f64) {
     let writes: Vec<PageId> = zipf::accesses()
         .into_iter()

@@ -112,7 +112,7 @@ fn parse(text: &str) -> Access {
     }
 }
 
-/// The pages that a tier holds, as the examples write them.
+/// Return the pages that a tier holds, as the examples write them.
 fn held(ledger: &Ledger, tier: Tier) -> String {
     let pages: Vec<String> = (0..PAGES)
         .filter(|&page| ledger.holds(tier, PageId(page)))

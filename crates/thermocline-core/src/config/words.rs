@@ -25,7 +25,7 @@ impl Words {
         Self { declared, mask }
     }
 
-    /// The words of a text, joined by `+`. None if one is not declared or appears twice.
+    /// Return the words of a text, joined by `+`. None if one is not declared or appears twice.
     pub(super) fn parse(declared: &'static [&'static str], text: &str) -> Option<Self> {
         let mut mask = 0;
         for word in text.split('+') {
@@ -38,7 +38,7 @@ impl Words {
         Some(Self::new(declared, mask))
     }
 
-    /// The places of the chosen words among those declared, in order.
+    /// Return the places of the chosen words among those declared, in order.
     pub fn places(self) -> impl Iterator<Item = usize> {
         (0..self.declared.len()).filter(move |&place| self.mask & 1 << place != 0)
     }

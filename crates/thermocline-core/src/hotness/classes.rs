@@ -86,7 +86,7 @@ impl Classes {
         }
     }
 
-    /// The state in bits.
+    /// Return the state in bits.
     pub fn memory_bits(&self) -> u64 {
         if self.count <= 2 {
             return 0;
@@ -137,7 +137,7 @@ mod tests {
         fn assert_invariants(&self) {}
     }
 
-    /// Pages that look random, each below `pages`.
+    /// Return the pages that look random, each below `pages`.
     fn pages(pages: u32, count: u32) -> impl Iterator<Item = PageId> {
         (0..count).map(move |turn| PageId((turn.wrapping_mul(0x9E37_79B1) >> 8) % pages))
     }

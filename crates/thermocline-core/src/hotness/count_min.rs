@@ -147,13 +147,14 @@ impl CountMin {
         Ok(sketch)
     }
 
-    /// The lane of a page in each row.
+    /// Return the lane of a page in each row.
     #[inline]
     fn lanes(&self, hash: PageHash) -> impl Iterator<Item = u64> + '_ {
         (0_u32..).zip(&self.rows).map(move |(index, row)| row.get(row.place(hash, index)))
     }
 
-    /// The estimate from a page's lanes, in units: generation by generation, the least of the rows.
+    /// Return the estimate from a page's lanes, in units: generation by generation, the least of
+    /// the rows.
     #[inline]
     fn units(&self, hash: PageHash) -> u64 {
         let weigh = |generation: &Generation| {
@@ -164,7 +165,7 @@ impl CountMin {
         self.generations.iter().map(weigh).sum()
     }
 
-    /// The greatest number of a counter.
+    /// Return the greatest number of a counter.
     #[inline]
     const fn full(&self) -> u64 {
         u64::MAX >> (u64::BITS - self.counter_bits)

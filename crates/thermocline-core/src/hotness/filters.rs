@@ -22,10 +22,10 @@ pub trait Filters: Clone + Debug + Send {
     /// Create `filters` clear filters, at most 64, of at least `filter_bits` bits each.
     fn new(filter_bits: u32, filters: u32) -> Self;
 
-    /// The position that the `index`-th value of a hash selects.
+    /// Return the position that the `index`-th value of a hash selects.
     fn spot(&self, hash: PageHash, index: u32) -> Self::Spot;
 
-    /// The filters that have this position set; bits above the last filter may be anything.
+    /// Return the filters that have this position set; bits above the last filter may be anything.
     fn seen(&self, spot: Self::Spot) -> u64;
 
     /// Sets a position in one filter, given as the set of it alone; the empty set changes nothing.
@@ -37,7 +37,7 @@ pub trait Filters: Clone + Debug + Send {
     /// Clears every filter.
     fn clear(&mut self);
 
-    /// The size in bits, as stored.
+    /// Return the size in bits, as stored.
     fn memory_bits(&self) -> u64;
 
     /// Checks that no bit is set which belongs to no filter.

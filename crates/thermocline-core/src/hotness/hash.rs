@@ -31,7 +31,7 @@ impl PageHash {
         Self(mixed((page.0 as u64).wrapping_add(1).wrapping_mul(STEP)))
     }
 
-    /// The `index`-th of its hash values: 32 evenly distributed bits.
+    /// Return the `index`-th of its hash values: 32 evenly distributed bits.
     #[inline]
     pub const fn value(self, index: u32) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "the halves of the hash are meant")]

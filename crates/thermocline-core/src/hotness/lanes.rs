@@ -43,7 +43,8 @@ impl Lanes {
         Self { words, width_bits, per_word, mask }
     }
 
-    /// The lane that the `index`-th value of a hash selects: `value / 2^32` of the way along.
+    /// Return the lane that the `index`-th value of a hash selects: `value / 2^32` of the way
+    /// along.
     #[inline]
     pub fn place(&self, hash: PageHash, index: u32) -> Place {
         // Whole words first, then whole lanes of what is left: one scaling of the value in two
@@ -54,13 +55,13 @@ impl Lanes {
         Place { word: (scaled >> 32) as usize, shift: lane as u32 * self.width_bits }
     }
 
-    /// The lane's number.
+    /// Return the lane's number.
     #[inline]
     pub fn get(&self, place: Place) -> u64 {
         self.get_with_neighbours(place) & self.mask
     }
 
-    /// The lane's number in the low bits, and whatever else is in the word above them.
+    /// Return the lane's number in the low bits, and whatever else is in the word above them.
     #[inline]
     pub fn get_with_neighbours(&self, place: Place) -> u64 {
         self.words[place.word] >> place.shift
@@ -103,7 +104,7 @@ impl Lanes {
         self.words.fill(0);
     }
 
-    /// All lanes in order.
+    /// Return all lanes in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let (width_bits, mask) = (self.width_bits, self.mask);
         let lanes = move |word: u64| {
@@ -122,18 +123,18 @@ impl Lanes {
         self.words.is_empty()
     }
 
-    /// The words in bits.
+    /// Return the words in bits.
     pub const fn memory_bits(&self) -> u64 {
         self.words.len() as u64 * u64::BITS as u64
     }
 
-    /// The greatest number of a lane.
+    /// Return the greatest number of a lane.
     #[inline]
     pub const fn mask(&self) -> u64 {
         self.mask
     }
 
-    /// A word that holds the same number in every lane.
+    /// Return a word that holds the same number in every lane.
     fn repeat(&self, lane: u64) -> u64 {
         (0..self.per_word).fold(0, |word, index| word | lane << (index * self.width_bits))
     }

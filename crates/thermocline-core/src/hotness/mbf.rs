@@ -169,7 +169,7 @@ impl<F: Filters> Mbf<F> {
         Ok(mbf)
     }
 
-    /// The filters that have seen a page, as a set.
+    /// Return the filters that have seen a page, as a set.
     #[inline]
     fn seen(&self, hash: PageHash, [first, second]: [F::Spot; 2]) -> u32 {
         let bits = &self.bits;
@@ -183,7 +183,7 @@ impl<F: Filters> Mbf<F> {
         }
     }
 
-    /// The positions of a page's first two hash values, which are one if there is one.
+    /// Return the positions of a page's first two hash values, which are one if there is one.
     #[inline]
     fn first_two(&self, hash: PageHash) -> [F::Spot; 2] {
         [0, self.second].map(|index| self.bits.spot(hash, index))
@@ -199,7 +199,7 @@ impl<F: Filters> Mbf<F> {
         }
     }
 
-    /// The hot data index of a set of filters in units, with `next_reset` to be erased next.
+    /// Return the hot data index of a set of filters in units, with `next_reset` to be erased next.
     fn units(&self, seen: u32, next_reset: u32) -> u32 {
         (0..self.filters)
             .filter(|filter| seen >> filter & 1 == 1)

@@ -105,7 +105,7 @@ impl Mhf {
         })
     }
 
-    /// The least of a page's counters.
+    /// Return the least of a page's counters.
     fn least(&self, hash: PageHash) -> u64 {
         let count = |index| self.counters.get(self.counters.place(hash, index));
         (0..self.hashes).map(count).fold(u64::MAX, u64::min)

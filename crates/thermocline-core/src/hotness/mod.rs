@@ -86,10 +86,10 @@ pub trait Identifier: Debug {
         }));
     }
 
-    /// The hot data index of a page as things stand: what is compared with the threshold.
+    /// Return the hot data index of a page as things stand: what is compared with the threshold.
     fn hotness(&self, page: PageId) -> f64;
 
-    /// The hot data index from which on a page is hot.
+    /// Return the hot data index from which on a page is hot.
     fn threshold(&self) -> f64;
 
     /// Return the heat that a page has now, without recording it.
@@ -107,7 +107,8 @@ pub trait Identifier: Debug {
     /// Forgets everything.
     fn reset(&mut self);
 
-    /// The state in bits, as stored: what grows with the parameters or with the pages that exist.
+    /// Return the state in bits, as stored: what grows with the parameters or with the pages that
+    /// exist.
     fn memory_bits(&self) -> u64;
 
     /// Asks the processor for the state of a page that will be recorded soon. No effect otherwise.

@@ -26,7 +26,7 @@ pub struct IdentifierEntry {
     pub(super) build: fn(u32, &Values) -> Result<BoxedIdentifier, ConfigError>,
 }
 
-/// The identifier of that name.
+/// Return the identifier of that name.
 ///
 /// # Errors
 /// [`ConfigError::UnknownIdentifier`] if there is none; it names those that there are.
@@ -37,7 +37,7 @@ pub fn find(name: &str) -> Result<&'static IdentifierEntry, ConfigError> {
     })
 }
 
-/// All identifiers, in the order in which they are listed.
+/// Return all identifiers, in the order in which they are listed.
 pub fn entries() -> &'static [IdentifierEntry] {
     ENTRIES
 }

@@ -91,8 +91,8 @@ pub struct TinyLfu {
 }
 
 impl TinyLfu {
-    /// An empty histogram for a cache of `capacity_pages`, with [`SAMPLE_FACTOR`], [`DOORKEEPER`] and
-    /// [`MINIMAL_INCREMENT`].
+    /// Create an empty histogram for a cache of `capacity_pages`, with [`SAMPLE_FACTOR`],
+    /// [`DOORKEEPER`] and [`MINIMAL_INCREMENT`].
     ///
     /// # Panics
     /// If the values have no such parameters.
@@ -234,7 +234,7 @@ impl Block {
     }
 }
 
-/// The counter of a page in each row of its block: five bits of its second hash value each.
+/// Return the counter of a page in each row of its block: five bits of its second hash value each.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
 fn places(hash: PageHash) -> [CounterPlace; ROWS as usize] {
@@ -247,14 +247,15 @@ fn places(hash: PageHash) -> [CounterPlace; ROWS as usize] {
     [place(0), place(1), place(2), place(3)]
 }
 
-/// The least of a page's counters.
+/// Return the least of a page's counters.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
 fn least([first, second, third, fourth]: [u64; ROWS as usize]) -> u64 {
     first.min(second).min(third.min(fourth))
 }
 
-/// The bits that a page sets in its word of the doorkeeper: six bits of its fourth hash value each.
+/// Return the bits that a page sets in its word of the doorkeeper: six bits of its fourth hash
+/// value each.
 #[inline]
 fn door_bits(hash: PageHash) -> u64 {
     let value = hash.value(3);

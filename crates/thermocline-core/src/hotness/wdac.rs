@@ -94,7 +94,7 @@ impl Wdac {
         })
     }
 
-    /// The hot data index of a page's entry, times `W / 2` (section III-B).
+    /// Return the hot data index of a page's entry, times `W / 2` (section III-B).
     #[inline]
     fn units(&self, entry: u64) -> u64 {
         let writes = entry >> SUM_BITS;

@@ -59,7 +59,7 @@ impl Ages {
         }
     }
 
-    /// The next copy of a place that is too old at `now`. The caller drops it.
+    /// Return the next copy of a place that is too old at `now`. The caller drops it.
     pub(super) fn next_expired(
         &mut self,
         place: usize,

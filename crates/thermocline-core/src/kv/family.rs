@@ -43,7 +43,7 @@ impl Family {
         }
     }
 
-    /// The blocks that go on from a block.
+    /// Return the blocks that go on from a block.
     pub(super) fn children(&self, page: PageId) -> impl Iterator<Item = PageId> + '_ {
         let some = |child: u32| (child != NONE).then_some(PageId(child));
         successors(some(self.first_child[page.index()]), move |child| {

@@ -49,7 +49,7 @@ pub struct KvFound {
 }
 
 impl KvFound {
-    /// The length of the prefix that was found, in blocks.
+    /// Return the length of the prefix that was found, in blocks.
     pub fn hit_blocks(&self) -> u32 {
         self.hits.iter().sum()
     }
@@ -60,11 +60,11 @@ pub trait PrefixCache: Debug {
     /// Answers a request: looks its chain up, then keeps its blocks as the tiers are set up to.
     fn request(&mut self, request: KvRequest<'_>) -> KvFound;
 
-    /// The same, and appends the moves that were made to `out`; blocks that were computed come from the
-    /// disk.
+    /// Return the same, and appends the moves that were made to `out`; blocks that were computed
+    /// come from the disk.
     fn request_with_moves(&mut self, request: KvRequest<'_>, out: &mut Actions) -> KvFound;
 
-    /// Blocks written to each tier so far, the fastest first, all engines together.
+    /// Return the blocks written to each tier so far, the fastest first, all engines together.
     fn writes(&self) -> &[u64];
 
     /// Copies that grew too old so far.

@@ -25,7 +25,7 @@ impl Places {
         self.tiers
     }
 
-    /// The place that a tier is for an engine.
+    /// Return the place that a tier is for an engine.
     #[inline]
     pub(super) fn place(&self, engine: u8, tier: usize) -> usize {
         let engines = usize::from(self.engines);
@@ -36,7 +36,7 @@ impl Places {
         }
     }
 
-    /// The tier that a place belongs to.
+    /// Return the tier that a place belongs to.
     #[inline]
     pub(super) fn tier(&self, place: usize) -> usize {
         let engines = usize::from(self.engines);
@@ -46,18 +46,19 @@ impl Places {
         }
     }
 
-    /// All places.
+    /// Return all places.
     pub(super) fn all(&self) -> usize {
         self.private_tiers * usize::from(self.engines) + self.tiers - self.private_tiers
     }
 
-    /// A bit for each place that an engine sees, in the order of the tiers.
+    /// Return a bit for each place that an engine sees, in the order of the tiers.
     pub(super) fn seen_by(&self, engine: u8) -> u64 {
         (0..self.tiers).map(|tier| 1 << self.place(engine, tier)).sum()
     }
 
-    /// The prefix rule: looks blocks up from the first on, until one is in no place that `engine` sees.
-    /// `held` tells the places that hold a block, and `served` is left with the tiers of the hits.
+    /// Return the prefix rule: looks blocks up from the first on, until one is in no place that
+    /// `engine` sees. `held` tells the places that hold a block, and `served` is left with the
+    /// tiers of the hits.
     pub(super) fn look_up(
         &self,
         engine: u8,
@@ -92,7 +93,7 @@ impl Places {
     }
 }
 
-/// A place as a tier of an [`Action`](crate::Action).
+/// Return a place as a tier of an [`Action`](crate::Action).
 pub(super) fn numbered(place: usize) -> Tier {
     Tier(u8::try_from(place).expect("places are few"))
 }

@@ -88,7 +88,7 @@ impl PolicyTiers {
         self.ledger = Some(Ledger::of_clients(self.pages, &capacities, self.settings.engines));
     }
 
-    /// The places that hold a copy of a block which is not too old.
+    /// Return the places that hold a copy of a block which is not too old.
     fn fresh(&self, page: PageId, now: Nanos) -> u64 {
         let held = self.held[page.index()];
         let Some(last_uses) = &self.last_uses else { return held };

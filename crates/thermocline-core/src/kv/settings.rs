@@ -96,7 +96,7 @@ impl Mode {
     /// All that there are.
     pub const ALL: &'static [Self] = &[Self::Exclusive, Self::Back, Self::Through];
 
-    /// Its name.
+    /// Return its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -110,7 +110,7 @@ impl Order {
     /// All that there are.
     pub const ALL: &'static [Self] = &[Self::TailFirst, Self::HeadFirst];
 
-    /// Its name.
+    /// Return its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TailFirst => "tail",
@@ -123,7 +123,7 @@ impl Matching {
     /// All that there are.
     pub const ALL: &'static [Self] = &[Self::Cascade, Self::Mixed];
 
-    /// Its name.
+    /// Return its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cascade => "cascade",
@@ -136,7 +136,7 @@ impl Touch {
     /// All that there are.
     pub const ALL: &'static [Self] = &[Self::All, Self::Served];
 
-    /// Its name.
+    /// Return its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -149,7 +149,7 @@ impl Victim {
     /// All that there are.
     pub const ALL: &'static [Self] = &[Self::Oldest, Self::Leaf];
 
-    /// Its name.
+    /// Return its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Oldest => "oldest",
@@ -159,7 +159,7 @@ impl Victim {
 }
 
 impl KvTier {
-    /// A tier that every block may enter, for as long as there is room.
+    /// Create a tier that every block may enter, for as long as there is room.
     pub const fn new(capacity_pages: u32) -> Self {
         Self {
             capacity_pages,
@@ -187,13 +187,13 @@ impl KvSettings {
         }
     }
 
-    /// The number of places: a tier that is not shared is one for each engine.
+    /// Return the number of places: a tier that is not shared is one for each engine.
     pub fn places(&self) -> usize {
         let engines = usize::from(self.engines.get());
         engines * self.private_tiers + self.tiers.len() - self.private_tiers
     }
 
-    /// The place that a tier is for an engine, as the tiers of moves count places.
+    /// Return the place that a tier is for an engine, as the tiers of moves count places.
     pub fn place(&self, engine: u8, tier: usize) -> Tier {
         numbered(
             Places::new(self.engines, self.private_tiers, self.tiers.len()).place(engine, tier),

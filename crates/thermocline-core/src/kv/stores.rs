@@ -27,7 +27,7 @@ pub trait Store: Debug {
     /// Takes out a block that must leave since the last [`put`](Self::put); call it until there is none.
     fn next_victim(&mut self, family: Option<&Family>) -> Option<PageId>;
 
-    /// The number of blocks, where the store knows it.
+    /// Return the number of blocks, where the store knows it.
     fn held(&self) -> Option<u32>;
 
     /// Asks the processor for what the next use of a block reads first.
@@ -54,7 +54,7 @@ pub struct LruStore {
 }
 
 impl LruStore {
-    /// An empty place of a tier.
+    /// Create an empty place of a tier.
     pub fn new(pages: u32, tier: &KvTier, victim: Victim) -> Self {
         let capacity = tier.capacity_pages.min(pages).saturating_add(1);
         Self {
@@ -67,12 +67,13 @@ impl LruStore {
         }
     }
 
-    /// The blocks, the most recently used first.
+    /// Return the blocks, the most recently used first.
     pub fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
         self.order.iter()
     }
 
-    /// The block from which no other of the store goes on, starting from the least recently used one.
+    /// Return the block from which no other of the store goes on, starting from the least recently
+    /// used one.
     fn leaf(&self, mut page: PageId, family: &Family, stamps: &[u64]) -> PageId {
         let is_here = |child: &PageId| self.order.contains(*child);
         while let Some(child) =
@@ -144,7 +145,7 @@ pub struct AlgorithmStore {
 }
 
 impl AlgorithmStore {
-    /// An empty place of a tier.
+    /// Create an empty place of a tier.
     pub fn new(pages: u32, tier: &KvTier, algorithm: &Algorithm, values: &Values) -> Self {
         let geometry = Geometry::linear(pages);
         let space = Space {

@@ -78,7 +78,7 @@ impl KvTiers<LruStore> {
         Self::new(pages, settings, |tier| LruStore::new(pages, tier, victim))
     }
 
-    /// The blocks of a tier as an engine sees it, the most recently used first.
+    /// Return the blocks of a tier as an engine sees it, the most recently used first.
     pub fn contents(&self, engine: u8, tier: usize) -> impl Iterator<Item = PageId> + '_ {
         self.stores[self.places.place(engine, tier)].iter()
     }
@@ -361,7 +361,8 @@ impl<S: Store> KvTiers<S> {
     }
 }
 
-/// The blocks of a chain in the order in which they enter, each with the tier that it was found in.
+/// Return the blocks of a chain in the order in which they enter, each with the tier that it was
+/// found in.
 fn in_order<'a>(
     order: Order,
     chain: &'a [PageId],
@@ -376,7 +377,7 @@ fn in_order<'a>(
     })
 }
 
-/// The places of a word, in order.
+/// Return the places of a word, in order.
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let rest = word.checked_sub(1)?;

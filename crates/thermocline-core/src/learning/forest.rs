@@ -28,7 +28,7 @@ pub(super) enum Node {
 const _: () = assert!(size_of::<Node>() == 8, "update the `State` line of the module header");
 
 impl<const F: usize> Forest<F> {
-    /// A forest that predicts 0.
+    /// Create a forest that predicts 0.
     pub const fn empty() -> Self {
         Self { base: 0, nodes: Vec::new(), roots: Vec::new() }
     }
@@ -56,7 +56,7 @@ impl<const F: usize> Forest<F> {
         forest
     }
 
-    /// The label that the forest expects of a row; at least 0.
+    /// Return the label that the forest expects of a row; at least 0.
     #[inline]
     pub fn predict(&self, row: &[u8; F]) -> u32 {
         let corrections = self.roots.iter().map(|&root| i64::from(self.value(root, row)));
@@ -69,7 +69,7 @@ impl<const F: usize> Forest<F> {
         self.nodes.capacity() * size_of::<Node>() + self.roots.capacity() * size_of::<u32>()
     }
 
-    /// The number of trees.
+    /// Return the number of trees.
     pub fn trees(&self) -> usize {
         self.roots.len()
     }

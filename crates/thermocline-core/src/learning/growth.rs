@@ -88,7 +88,7 @@ impl<'a, const F: usize> Growth<'a, F> {
         }
     }
 
-    /// The mean of all labels.
+    /// Return the mean of all labels.
     pub(super) fn base(&self) -> i32 {
         self.base
     }
@@ -197,7 +197,7 @@ impl<'a, const F: usize> Growth<'a, F> {
         }
     }
 
-    /// The split with the greatest gain; of several, the first by feature and class.
+    /// Return the split with the greatest gain; of several, the first by feature and class.
     fn best_split(&self, histogram: usize, samples: usize, residuals: i64) -> Option<Split> {
         let samples = u32::try_from(samples).expect("samples are counted with 32 bits");
         let leaf_samples = self.settings.leaf_samples.max(1);
@@ -230,7 +230,7 @@ impl<'a, const F: usize> Growth<'a, F> {
     }
 }
 
-/// The leaf whose split has the greatest gain; of several, the first.
+/// Return the leaf whose split has the greatest gain; of several, the first.
 fn widest(leaves: &[Leaf]) -> Option<usize> {
     let gains = leaves.iter().enumerate().filter_map(|(leaf, Leaf { split, .. })| {
         split.map(|split| (split.gain, usize::MAX - leaf))
@@ -248,7 +248,7 @@ fn gain(below: (u32, i64), above: (u32, i64)) -> u128 {
     u128::from(weight) * u128::from(distance * distance)
 }
 
-/// A label or a mean of labels, which 22 bits hold.
+/// Return a label or a mean of labels, which 22 bits hold.
 fn whole(label: u64) -> i32 {
     i32::try_from(label).expect("labels are logarithms")
 }

@@ -12,7 +12,7 @@ const CLASS_BITS: u32 = 3;
 /// The number of classes of a feature.
 pub const CLASSES: usize = 256;
 
-/// The logarithm of `value + 1` in units of 2^-16, rounded down; at most 32 * 2^16.
+/// Return the logarithm of `value + 1` in units of 2^-16, rounded down; at most 32 * 2^16.
 #[inline]
 pub const fn log(value: u32) -> u32 {
     let successor = value as u64 + 1;
@@ -23,7 +23,8 @@ pub const fn log(value: u32) -> u32 {
     (whole << FRACTION_BITS) + fraction
 }
 
-/// The number whose [logarithm](log) this is, rounded down; the greatest number, if it is less.
+/// Return the number whose [logarithm](log) this is, rounded down; the greatest number, if it is
+/// less.
 #[inline]
 pub const fn power(log: u32) -> u32 {
     let whole = log >> FRACTION_BITS;
@@ -37,8 +38,8 @@ pub const fn power(log: u32) -> u32 {
     successor - 1
 }
 
-/// The class of a feature: its [logarithm](log) in eighths, so that values of a class differ by at
-/// most 12.5 %.
+/// Return the class of a feature: its [logarithm](log) in eighths, so that values of a class differ
+/// by at most 12.5 %.
 #[inline]
 pub const fn class(value: u32) -> u8 {
     let class = log(value) >> (FRACTION_BITS - CLASS_BITS);

@@ -20,7 +20,7 @@ impl<const F: usize> Samples<F> {
         Self { rows: Vec::new(), labels: Vec::new() }
     }
 
-    /// The features of a row, as the classes of their values.
+    /// Return the features of a row, as the classes of their values.
     #[inline]
     pub fn row(values: [u32; F]) -> [u8; F] {
         const { assert!(CLASSES == 1 << u8::BITS, "a class is a byte") };
@@ -40,7 +40,7 @@ impl<const F: usize> Samples<F> {
         self.labels.clear();
     }
 
-    /// The number of samples.
+    /// Return the number of samples.
     #[inline]
     pub fn len(&self) -> usize {
         self.labels.len()
@@ -52,12 +52,12 @@ impl<const F: usize> Samples<F> {
         self.labels.is_empty()
     }
 
-    /// The rows, in the order in which they were added.
+    /// Return the rows, in the order in which they were added.
     pub fn rows(&self) -> &[[u8; F]] {
         &self.rows
     }
 
-    /// The label of each row.
+    /// Return the label of each row.
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }

@@ -19,8 +19,8 @@ fn samples<const F: usize>(rows: &[([u8; F], u32)]) -> Samples<F> {
     samples
 }
 
-/// The predictions of a forest for its own samples, by a search: each split is tried on lists of
-/// samples, and no histogram is kept.
+/// Return the predictions of a forest for its own samples, by a search: each split is tried on
+/// lists of samples, and no histogram is kept.
 fn searched<const F: usize>(samples: &Samples<F>, settings: &Settings) -> Vec<i64> {
     let labels: Vec<i64> = samples.labels().iter().map(|&label| i64::from(label)).collect();
     let count = i64::try_from(labels.len()).unwrap();
@@ -53,7 +53,7 @@ fn searched<const F: usize>(samples: &Samples<F>, settings: &Settings) -> Vec<i6
     predicted.into_iter().map(|label| label.max(0)).collect()
 }
 
-/// The gain of the best split, and the samples of its sides.
+/// Return the gain of the best split, and the samples of its sides.
 fn best_split<const F: usize>(
     leaf: &[usize],
     rows: &[[u8; F]],

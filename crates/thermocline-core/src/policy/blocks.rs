@@ -61,7 +61,7 @@ impl Ranks {
     }
 }
 
-/// The last of some numbers, if marking all up to it takes little memory beside their pages.
+/// Return the last of some numbers, if marking all up to it takes little memory beside their pages.
 fn last_if_close(pages: u32, last: Option<u64>) -> Option<u32> {
     let last = last.unwrap_or(0);
     let is_close = last / NUMBERS_PER_PAGE_MAX < u64::from(pages);
@@ -104,7 +104,7 @@ impl Successors {
         Self(Kind::Close { geometry: geometry.clone(), ranks, pages })
     }
 
-    /// The page after one, if it exists.
+    /// Return the page after one, if it exists.
     #[inline]
     pub(crate) fn after(&self, page: PageId) -> Option<PageId> {
         let after = match &self.0 {
@@ -135,7 +135,7 @@ impl Successors {
     }
 }
 
-/// The successor of each page, by sorting, however far apart page numbers are.
+/// Return the successor of each page, by sorting, however far apart page numbers are.
 fn far_successors(geometry: &Geometry) -> Vec<u32> {
     let mut successor_of = vec![NO_PAGE; geometry.pages() as usize];
     for pair in geometry.ids_by_page_number().windows(2) {
@@ -171,7 +171,7 @@ impl Blocks {
         Self { homes, count, geometry: geometry.clone(), pages_per_block }
     }
 
-    /// The block of a page.
+    /// Return the block of a page.
     #[inline]
     pub(crate) fn of(&self, page: PageId) -> u32 {
         if self.homes.is_empty() { page.0 / self.pages_per_block } else { self.homes[page.index()] }
@@ -197,7 +197,7 @@ impl Blocks {
         pages.sort_unstable_by_key(|&page| self.geometry.page_number(page));
     }
 
-    /// All pages that exist, in the order of their addresses, each with its block.
+    /// Return all pages that exist, in the order of their addresses, each with its block.
     pub(crate) fn pages_by_address(&self) -> Vec<PageId> {
         self.geometry.ids_by_page_number()
     }
@@ -211,7 +211,8 @@ impl Blocks {
     }
 }
 
-/// The block of each page, and how many there are, by marking the block numbers up to the last.
+/// Return the block of each page, and how many there are, by marking the block numbers up to the
+/// last.
 fn homes_of_close(geometry: &Geometry, pages_per_block: u32, last_block: u32) -> (Vec<u32>, u32) {
     let numbers = geometry.ids().map(|page| geometry.page_number(PageId(page)));
     #[expect(clippy::cast_possible_truncation, reason = "it is at most the last block")]
@@ -224,7 +225,7 @@ fn homes_of_close(geometry: &Geometry, pages_per_block: u32, last_block: u32) ->
     (homes, ranks.count())
 }
 
-/// The same by sorting, however far apart page numbers are.
+/// Return the same by sorting, however far apart page numbers are.
 fn homes_of_far(geometry: &Geometry, pages_per_block: u32) -> (Vec<u32>, u32) {
     let mut homes = vec![0; geometry.pages() as usize];
     let (mut count, mut last) = (0, None);

@@ -17,7 +17,7 @@ pub trait Places: Clone + Debug + Send {
     /// Without pages, for a queue of at most `capacity` of them.
     fn new(ids: Ids, capacity: usize) -> Self;
 
-    /// The place of a page, or `u32::MAX`.
+    /// Return the place of a page, or `u32::MAX`.
     fn find(&self, page: u32, page_of: impl Fn(u32) -> u32) -> u32;
 
     /// Puts a page at a place, and returns where it was, or `u32::MAX`.
@@ -26,7 +26,7 @@ pub trait Places: Clone + Debug + Send {
     /// Forgets where a page is.
     fn remove(&mut self, page: u32, page_of: impl Fn(u32) -> u32);
 
-    /// Pages that are there. Takes time in proportion to all pages of a table.
+    /// Return the number of pages that are there. Takes time in proportion to all pages of a table.
     fn count(&self) -> usize;
 
     /// Asks the processor for the place of a page.
@@ -152,7 +152,8 @@ impl Directory {
         self.index.is_some()
     }
 
-    /// The place of a page in a table; `u32::MAX` if there is an index, or if the page has no place.
+    /// Return the place of a page in a table; `u32::MAX` if there is an index, or if the page has
+    /// no place.
     #[inline]
     pub fn look_up(&self, page: u32) -> u32 {
         self.table.get(page as usize).copied().unwrap_or(ABSENT)

@@ -29,7 +29,7 @@ impl<P: Places> Frames<P> {
         Self { frame_of: P::new(ids, frames), pages: vec![NONE; frames] }
     }
 
-    /// The frame of a page, if it has one.
+    /// Return the frame of a page, if it has one.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn find(&self, page: PageId) -> Option<u32> {
@@ -37,7 +37,7 @@ impl<P: Places> Frames<P> {
         (frame != ABSENT).then_some(frame)
     }
 
-    /// The page of a frame, if it holds one.
+    /// Return the page of a frame, if it holds one.
     #[inline]
     pub fn page(&self, frame: u32) -> Option<PageId> {
         let page = self.pages[frame as usize];
@@ -77,7 +77,7 @@ impl<P: Places> Frames<P> {
         Some(frame)
     }
 
-    /// The frame after this one; the first after the last.
+    /// Return the frame after this one; the first after the last.
     #[inline]
     pub fn following(&self, frame: u32) -> u32 {
         if frame as usize + 1 == self.pages.len() { 0 } else { frame + 1 }
@@ -121,7 +121,7 @@ impl<P: Places> Frames<P> {
     }
 }
 
-/// The page of each frame.
+/// Return the page of each frame.
 #[inline]
 fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
     |frame| pages[frame as usize]

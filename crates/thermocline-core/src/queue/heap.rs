@@ -97,7 +97,7 @@ pub struct IndexedHeap<K> {
 }
 
 impl<K: Ord + Copy> IndexedHeap<K> {
-    /// An empty heap for ids less than `ids`.
+    /// Create an empty heap for ids less than `ids`.
     pub fn new(ids: u32) -> Self {
         Self { place_of: vec![ABSENT; ids as usize], heap: Vec::new(), steps: 0 }
     }
@@ -139,12 +139,12 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         true
     }
 
-    /// The member with the least key.
+    /// Return the member with the least key.
     pub fn least(&self) -> Option<(K, u32)> {
         self.heap.first().copied()
     }
 
-    /// The key of `id`, if it is a member.
+    /// Return the key of `id`, if it is a member.
     pub fn key(&self, id: u32) -> Option<K> {
         self.heap.get(self.place_of[id as usize] as usize).map(|&(key, _)| key)
     }
@@ -164,7 +164,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.heap.is_empty()
     }
 
-    /// All members with their keys, in no particular but the same order on every platform.
+    /// Return all members with their keys, in no particular but the same order on every platform.
     pub fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
         self.heap.iter().copied()
     }

@@ -28,14 +28,14 @@ impl Index {
         Self { buckets: vec![EMPTY; (pages + pages / 4).max(16)], len: 0 }
     }
 
-    /// The place of a page.
+    /// Return the place of a page.
     #[inline]
     pub fn find(&self, page: u32, page_of: impl Fn(u32) -> u32) -> Option<u32> {
         self.find_where(page, |place| page_of(place) == page)
     }
 
-    /// The first place that `is_wanted` among those with this key. The key of a place is what it was put
-    /// by: a page, or a part of what tells pages apart.
+    /// Return the first place that `is_wanted` among those with this key. The key of a place is
+    /// what it was put by: a page, or a part of what tells pages apart.
     #[inline]
     pub fn find_where(&self, key: u32, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let mut bucket = self.home(key);
@@ -57,8 +57,8 @@ impl Index {
         prefetch(&self.buckets, self.home(page));
     }
 
-    /// The place at which the search for a page begins, if there is one: mostly that of the page. For
-    /// hints only.
+    /// Return the place at which the search for a page begins, if there is one: mostly that of the
+    /// page. For hints only.
     #[inline]
     pub fn guess(&self, page: u32) -> Option<u32> {
         let place = self.buckets[self.home(page)];
@@ -143,12 +143,12 @@ impl Index {
         self.buckets[hole] = EMPTY;
     }
 
-    /// All places, in no order that means anything.
+    /// Return all places, in no order that means anything.
     pub fn places(&self) -> impl Iterator<Item = u32> + '_ {
         self.buckets.iter().copied().filter(|&place| place != EMPTY)
     }
 
-    /// Pages in the table.
+    /// Return the number of pages in the table.
     pub fn len(&self) -> usize {
         self.len
     }

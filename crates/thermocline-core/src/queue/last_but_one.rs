@@ -65,7 +65,7 @@ impl LastButOne {
         Self { log: Recency::of_slots(names, indexing, CLASSES), slots, len: [0; 2] }
     }
 
-    /// The side that a slot is on, if it was used.
+    /// Return the side that a slot is on, if it was used.
     #[inline]
     pub fn side(&self, slot: u32) -> Option<Side> {
         self.names(slot).map(|names| side_of(names.state))
@@ -115,7 +115,7 @@ impl LastButOne {
         }
     }
 
-    /// The first slot of a side.
+    /// Return the first slot of a side.
     #[inline]
     pub fn first(&mut self, side: Side) -> Option<u32> {
         if self.len[side as usize] == 0 {
@@ -199,7 +199,7 @@ impl LastButOne {
     }
 }
 
-/// The side of a slot whose order this state decides.
+/// Return the side of a slot whose order this state decides.
 #[inline]
 const fn side_of(state: u8) -> Side {
     if state & ON_SIDE[0] != 0 { Side::Front } else { Side::Back }

@@ -145,8 +145,8 @@ pub struct LazyHeap<K> {
 }
 
 impl<K: Ord + Copy> LazyHeap<K> {
-    /// An empty heap; with sparse indexing it is tidied more often and takes no more memory than its
-    /// entries.
+    /// Create an empty heap; with sparse indexing it is tidied more often and takes no more memory
+    /// than its entries.
     pub const fn new(indexing: Indexing) -> Self {
         Self { indexing, heap: BinaryHeap::new(), seen: Vec::new() }
     }
@@ -167,8 +167,8 @@ impl<K: Ord + Copy> LazyHeap<K> {
         }
     }
 
-    /// The member with the least key; `current` says what the key of an id is, or that it is no
-    /// member.
+    /// Return the member with the least key; `current` says what the key of an id is, or that it is
+    /// no member.
     pub fn least(&mut self, current: impl Fn(u32) -> Option<K>) -> Option<(K, u32)> {
         loop {
             let mut top = self.heap.peek_mut()?;
@@ -182,7 +182,7 @@ impl<K: Ord + Copy> LazyHeap<K> {
         }
     }
 
-    /// A key that is not greater than that of any member, if there are members.
+    /// Return a key that is not greater than that of any member, if there are members.
     #[inline]
     pub fn bound(&self) -> Option<K> {
         self.heap.peek().map(|Reverse(entry)| entry.key)

@@ -140,31 +140,31 @@ impl<T, A> Lists<T, A> {
         self.push_front(list, id);
     }
 
-    /// The list that an id is in.
+    /// Return the list that an id is in.
     #[inline]
     pub fn list_of(&self, id: u32) -> Option<u32> {
         Some(self.link(id).list).filter(|&list| list != ABSENT)
     }
 
-    /// The first member of a list.
+    /// Return the first member of a list.
     #[inline]
     pub fn front(&self, list: u32) -> Option<u32> {
         self.member(self.link(self.ids + list).next)
     }
 
-    /// The last member of a list.
+    /// Return the last member of a list.
     #[inline]
     pub fn back(&self, list: u32) -> Option<u32> {
         self.member(self.link(self.ids + list).previous)
     }
 
-    /// The member before this one, towards the front.
+    /// Return the member before this one, towards the front.
     #[inline]
     pub fn before(&self, id: u32) -> Option<u32> {
         self.member(self.link(id).previous)
     }
 
-    /// The member after this one, towards the back.
+    /// Return the member after this one, towards the back.
     #[inline]
     pub fn after(&self, id: u32) -> Option<u32> {
         self.member(self.link(id).next)
@@ -188,7 +188,7 @@ impl<T, A> Lists<T, A> {
         self.len(list) == 0
     }
 
-    /// The members of a list, front to back.
+    /// Return the members of a list, front to back.
     pub fn iter(&self, list: u32) -> impl Iterator<Item = u32> + '_ {
         core::iter::successors(self.front(list), |&id| self.after(id))
     }
@@ -246,7 +246,7 @@ impl<T, A> Lists<T, A> {
         &mut self.nodes[node as usize].link
     }
 
-    /// The node, unless it is where a list closes.
+    /// Return the node, unless it is where a list closes.
     #[inline]
     fn member(&self, node: u32) -> Option<u32> {
         (node < self.ids).then_some(node)

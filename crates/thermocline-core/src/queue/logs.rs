@@ -120,25 +120,25 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         (position != ABSENT).then_some(Position(position))
     }
 
-    /// The queue that a position is in.
+    /// Return the queue that a position is in.
     #[inline]
     pub fn queue_at(&self, position: Position) -> usize {
         self.rings[1..].iter().filter(|ring| ring.begin <= position.0).count()
     }
 
-    /// The queue that `page` is in.
+    /// Return the queue that `page` is in.
     #[inline]
     pub fn queue_of(&self, page: PageId) -> Option<usize> {
         self.find(page).map(|position| self.queue_at(position))
     }
 
-    /// The page at a position.
+    /// Return the page at a position.
     #[inline]
     pub fn page(&self, position: Position) -> PageId {
         PageId(self.pages[position.0 as usize])
     }
 
-    /// The state of the page at a position.
+    /// Return the state of the page at a position.
     #[inline]
     pub fn state(&self, position: Position) -> u8 {
         self.states[position.0 as usize]
@@ -377,7 +377,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         }
     }
 
-    /// Pages in a queue.
+    /// Return the number of pages in a queue.
     #[inline]
     pub fn len(&self, queue: usize) -> u32 {
         self.rings[queue].len
@@ -389,7 +389,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         self.len(queue) == 0
     }
 
-    /// The pages of a queue, the oldest first.
+    /// Return the pages of a queue, the oldest first.
     pub fn iter(&self, queue: usize) -> impl DoubleEndedIterator<Item = PageId> + '_ {
         let ring = &self.rings[queue];
         let entries = (0..ring.used).map(|place| ring.at(place) as usize);
@@ -507,7 +507,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     }
 }
 
-/// The page that each entry was written for.
+/// Return the page that each entry was written for.
 #[inline]
 fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
     |entry| pages[entry as usize]
@@ -520,13 +520,13 @@ impl Ring {
         self.used == self.end - self.begin
     }
 
-    /// The entry after this one.
+    /// Return the entry after this one.
     #[inline]
     const fn following(&self, entry: u32) -> u32 {
         if entry + 1 == self.end { self.begin } else { entry + 1 }
     }
 
-    /// The entry so many after the oldest.
+    /// Return the entry so many after the oldest.
     #[inline]
     const fn at(&self, place: u32) -> u32 {
         let from_begin = self.oldest - self.begin;

@@ -71,7 +71,7 @@ impl Numbers {
         }
     }
 
-    /// The number of a page that has one. The policy may track it or not.
+    /// Return the number of a page that has one. The policy may track it or not.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn find(&self, page: PageId) -> Option<u32> {
@@ -81,15 +81,16 @@ impl Numbers {
         }
     }
 
-    /// The number of a page if it is its id, so that finding it takes no search.
+    /// Return the number of a page if it is its id, so that finding it takes no search.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn find_at_once(&self, page: PageId) -> Option<u32> {
         matches!(self.0, Kind::Ids(_)).then_some(page.0)
     }
 
-    /// The number of a page, which gets one if it has none: one of which `is_tracked` says
-    /// that the policy does not track its page. What the tables hold there must be what they hold for a new page.
+    /// Return the number of a page, which gets one if it has none: one of which `is_tracked` says
+    /// that the policy does not track its page. What the tables hold there must be what they hold
+    /// for a new page.
     ///
     /// # Panics
     /// If the policy tracks more pages than it was made for.
@@ -102,7 +103,7 @@ impl Numbers {
         }
     }
 
-    /// The page of a number that is taken.
+    /// Return the page of a number that is taken.
     #[inline]
     pub fn page(&self, number: u32) -> PageId {
         match &self.0 {
@@ -111,7 +112,7 @@ impl Numbers {
         }
     }
 
-    /// The numbers that were ever taken are below this.
+    /// Return the numbers that were ever taken are below this.
     pub fn taken(&self) -> u32 {
         match &self.0 {
             Kind::Ids(pages) => *pages,
@@ -154,7 +155,7 @@ impl Slots {
         self.index.find(page.0, page_of(&self.pages))
     }
 
-    /// The same, out of the way of replays, whose numbers are ids.
+    /// Return the same, out of the way of replays, whose numbers are ids.
     #[cold]
     #[inline(never)]
     fn find_outlined(&self, page: PageId) -> Option<u32> {
@@ -210,7 +211,7 @@ impl Slots {
     }
 }
 
-/// The page of each number.
+/// Return the page of each number.
 #[inline]
 fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
     |number| pages[number as usize]

@@ -23,7 +23,7 @@ pub struct PageSet {
 }
 
 impl PageSet {
-    /// An empty set, with room for `capacity` pages; a sparse one grows if it holds more.
+    /// Create an empty set, with room for `capacity` pages; a sparse one grows if it holds more.
     pub fn new(ids: Ids, capacity: u32) -> Self {
         match ids.indexing {
             Indexing::Dense => {
@@ -81,7 +81,7 @@ impl PageSet {
         }
     }
 
-    /// The pages of the set, in the order of their ids. A sparse set sorts them first.
+    /// Return the pages of the set, in the order of their ids. A sparse set sorts them first.
     pub fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
         let words = (0_u32..).zip(&self.words).filter(|&(_, &word)| word != 0);
         let bits = words.flat_map(|(index, word)| {
@@ -126,7 +126,7 @@ impl PageSet {
         index.len() < len
     }
 
-    /// The pages of a sparse set, in the order of their ids.
+    /// Return the pages of a sparse set, in the order of their ids.
     fn sorted(&self) -> Vec<PageId> {
         let mut pages: Vec<PageId> =
             self.index.iter().flat_map(Index::places).map(PageId).collect();
@@ -135,7 +135,7 @@ impl PageSet {
     }
 }
 
-/// The page of a place.
+/// Return the page of a place.
 const fn itself(place: u32) -> u32 {
     place
 }

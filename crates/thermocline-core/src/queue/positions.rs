@@ -19,7 +19,7 @@ pub struct Positions {
 }
 
 impl Positions {
-    /// An empty set of positions below `limit`.
+    /// Create an empty set of positions below `limit`.
     pub fn new(limit: usize) -> Self {
         let mut levels = vec![vec![0; limit.div_ceil(64).max(1)]];
         while levels[levels.len() - 1].len() > 1 {
@@ -67,7 +67,7 @@ impl Positions {
         prefetch(&self.levels[0], position / 64);
     }
 
-    /// The greatest position.
+    /// Return the greatest position.
     #[inline]
     pub fn greatest(&self) -> Option<usize> {
         let mut position = 0;

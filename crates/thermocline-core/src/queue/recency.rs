@@ -79,13 +79,14 @@ pub struct Recency<const CLASSES: usize> {
 pub struct Position(u32);
 
 impl<const CLASSES: usize> Recency<CLASSES> {
-    /// An empty queue of at most `capacity` pages at a time.
+    /// Create an empty queue of at most `capacity` pages at a time.
     pub fn new(ids: Ids, capacity: u32, masks: [u8; CLASSES]) -> Self {
         let capacity = capacity.min(ids.pages) as usize;
         Self::with(Directory::new(ids, capacity), capacity, ids.indexing, masks)
     }
 
-    /// An empty queue of slots below `slots`, whose places are a table whatever the indexing.
+    /// Create an empty queue of slots below `slots`, whose places are a table whatever the
+    /// indexing.
     pub fn of_slots(slots: u32, indexing: Indexing, masks: [u8; CLASSES]) -> Self {
         let capacity = slots as usize;
         Self::with(Directory::new(Ids::dense(slots), capacity), capacity, indexing, masks)
@@ -136,13 +137,13 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         (Position(position), self.states[entry] & 0_u8.wrapping_sub(is_there))
     }
 
-    /// The state of `page`, zero if it is not in the queue.
+    /// Return the state of `page`, zero if it is not in the queue.
     #[inline]
     pub fn state(&self, page: PageId) -> u8 {
         self.find(page).map_or(0, |(_, state)| state)
     }
 
-    /// The page at a position.
+    /// Return the page at a position.
     #[inline]
     pub fn page(&self, position: Position) -> PageId {
         PageId(self.pages[position.0 as usize])
@@ -196,7 +197,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
     }
 
-    /// The oldest page of a class, with its state.
+    /// Return the oldest page of a class, with its state.
     #[inline]
     pub fn oldest(&mut self, class: usize) -> Option<(Position, u8)> {
         let mut entry = self.cursors[class];
@@ -228,7 +229,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         (position.0 as usize) < self.boundary
     }
 
-    /// Pages in the queue.
+    /// Return the number of pages in the queue.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
@@ -240,7 +241,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.len == 0
     }
 
-    /// All pages, the oldest first, with their states.
+    /// Return all pages, the oldest first, with their states.
     pub fn iter(&self) -> impl Iterator<Item = (Position, PageId, u8)> + '_ {
         (0_u32..)
             .zip(self.pages[..self.head].iter().zip(&self.states))
@@ -335,8 +336,8 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
     }
 
-    /// The first member of a class among the entries of a word, if it is there: where most searches
-    /// end.
+    /// Return the first member of a class among the entries of a word, if it is there: where most
+    /// searches end.
     #[inline]
     fn next_member(&self, entry: usize, class: usize) -> Option<usize> {
         let states = self.states[entry..].first_chunk::<WORD>()?;
@@ -361,7 +362,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         found
     }
 
-    /// The first entry from `entry` on that belongs to a class, or the head of the log.
+    /// Return the first entry from `entry` on that belongs to a class, or the head of the log.
     #[inline]
     fn first_from(&mut self, mut entry: usize, mask: u8) -> usize {
         while entry < self.head {
@@ -385,7 +386,8 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.head
     }
 
-    /// The first chunk from `chunk` on that may hold a member of the class, or one past the last.
+    /// Return the first chunk from `chunk` on that may hold a member of the class, or one past the
+    /// last.
     fn next_chunk(&mut self, mut chunk: usize, mask: u8) -> usize {
         while chunk < self.chunks.len() {
             let is_at_chunk = chunk.is_multiple_of(CHUNK);
@@ -446,13 +448,13 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     }
 }
 
-/// The page that each entry of the log was written for.
+/// Return the page that each entry of the log was written for.
 #[inline]
 fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
     |entry| pages[entry as usize]
 }
 
-/// The first of some states, or unions of states, that belongs to a class.
+/// Return the first of some states, or unions of states, that belongs to a class.
 #[inline]
 pub(super) fn first_member(states: &[u8], mask: u8) -> Option<usize> {
     let masks = u64::from_le_bytes([mask; WORD]);

@@ -39,7 +39,7 @@ struct Slot<T> {
 }
 
 impl<T: Default> Ring<T> {
-    /// A ring without slots, and with room for `slots` of them.
+    /// Create a ring without slots, and with room for `slots` of them.
     pub fn new(ids: Ids, slots: u32) -> Self {
         Self {
             slots: VecDeque::with_capacity(slots as usize),
@@ -67,14 +67,14 @@ impl<T: Default> Ring<T> {
         self.held == 0
     }
 
-    /// The slot of a page, counted from the front, if it has one.
+    /// Return the slot of a page, counted from the front, if it has one.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<usize> {
         let number = self.numbers.find(page.0, page_of(&self.slots, self.front));
         (number != ABSENT).then(|| slot_at(number, self.front))
     }
 
-    /// The value of a slot, which is that of its page.
+    /// Return the value of a slot, which is that of its page.
     #[inline]
     pub fn value_mut(&mut self, slot: usize) -> &mut T {
         &mut self.slots[slot].value
@@ -111,7 +111,8 @@ impl<T: Default> Ring<T> {
         self.slots.front().is_some_and(|slot| slot.page != HOLE && is_such(&slot.value))
     }
 
-    /// The page of a slot that will be popped soon, if there is one, which the processor may be asked for.
+    /// Return the page of a slot that will be popped soon, if there is one, which the processor may
+    /// be asked for.
     #[inline]
     pub fn coming(&self) -> Option<PageId> {
         self.slots.get(AHEAD_SLOTS).map(|slot| PageId(slot.page))
@@ -141,13 +142,13 @@ impl<T: Default> Ring<T> {
         self.numbers.refill(self.slots.iter().map(|slot| slot.page).zip(numbers));
     }
 
-    /// The pages with their values, from front to rear.
+    /// Return the pages with their values, from front to rear.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (PageId, &mut T)> {
         let held = self.slots.iter_mut().filter(|slot| slot.page != HOLE);
         held.map(|slot| (PageId(slot.page), &mut slot.value))
     }
 
-    /// The pages, from front to rear.
+    /// Return the pages, from front to rear.
     pub fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
         self.slots.iter().filter(|slot| slot.page != HOLE).map(|slot| PageId(slot.page))
     }
@@ -187,7 +188,7 @@ const fn slot_at(number: u32, front: u32) -> usize {
     slot as usize
 }
 
-/// The number of a slot that is counted from the front.
+/// Return the number of a slot that is counted from the front.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "numbers are below 2^32")]
 const fn number_at(slot: usize, front: u32) -> u32 {
@@ -196,7 +197,7 @@ const fn number_at(slot: usize, front: u32) -> u32 {
     (if number >= NUMBERS as u64 { number - NUMBERS as u64 } else { number }) as u32
 }
 
-/// The page of a slot, by its number.
+/// Return the page of a slot, by its number.
 #[inline]
 fn page_of<T>(slots: &VecDeque<Slot<T>>, front: u32) -> impl Fn(u32) -> u32 + '_ {
     move |number| slots[slot_at(number, front)].page

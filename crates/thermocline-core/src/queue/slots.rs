@@ -42,7 +42,7 @@ impl Slots {
         }
     }
 
-    /// The slot of a page, if it has one.
+    /// Return the slot of a page, if it has one.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<u32> {
         let slot = self.numbers.find(page.0, page_of(&self.pages));
@@ -58,7 +58,7 @@ impl Slots {
         (slot != ABSENT).then_some(slot)
     }
 
-    /// The page of a slot that is taken.
+    /// Return the page of a slot that is taken.
     #[inline]
     pub fn page(&self, slot: u32) -> PageId {
         PageId(self.pages[slot as usize])
@@ -122,8 +122,8 @@ impl Slots {
         self.numbers.prefetch(page.0);
     }
 
-    /// The slot of a page that was [asked for](Self::prefetch), or the last slot: of what is to be
-    /// prefetched. A branch on whether the page has a slot could not be predicted.
+    /// Return the slot of a page that was [asked for](Self::prefetch), or the last slot: of what is
+    /// to be prefetched. A branch on whether the page has a slot could not be predicted.
     #[inline]
     pub fn find_or_last(&self, page: PageId) -> u32 {
         self.numbers.look_up(page.0).min(self.count().saturating_sub(1))

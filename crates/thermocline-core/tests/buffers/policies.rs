@@ -63,7 +63,7 @@ fn check(
     }
 }
 
-/// A few pages written often, others in runs, some read.
+/// Return a few pages written often, others in runs, some read.
 fn accesses() -> impl Strategy<Value = Vec<Access>> {
     let run = (0..PAGES, 1_u32..5, 0..5_u8).prop_map(|(first, pages, kind)| match kind {
         0 => vec![Access::read(first)],
@@ -73,7 +73,7 @@ fn accesses() -> impl Strategy<Value = Vec<Access>> {
     prop::collection::vec(run, 0..200).prop_map(|runs| runs.concat())
 }
 
-/// The page number of each id: the id itself, or ids in an order of their own.
+/// Return the page number of each id: the id itself, or ids in an order of their own.
 fn numbers() -> impl Strategy<Value = Vec<u64>> {
     let linear: Vec<u64> = (0..u64::from(PAGES)).collect();
     prop_oneof![Just(linear.clone()), Just(linear).prop_shuffle()]
@@ -87,7 +87,7 @@ fn share() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), Just(0.25), Just(0.5), Just(0.9), Just(1.0)]
 }
 
-/// The parameters of HWB, and what its specification makes of them.
+/// Return the parameters of HWB, and what its specification makes of them.
 fn hwb_setups() -> impl Strategy<Value = (Vec<(&'static str, String)>, models::Setup)> {
     let temperature = (
         prop::sample::select(vec![0.0, 0.3, 0.5, 1.0]),

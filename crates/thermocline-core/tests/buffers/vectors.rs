@@ -358,7 +358,7 @@ impl Totals {
     }
 }
 
-/// The writes of the portable trace; ranks become page numbers by multiplication.
+/// Return the writes of the portable trace; ranks become page numbers by multiplication.
 fn run(model: &mut dyn BufferModel, multiplier: u64) -> Totals {
     let mut totals = Totals { writes: 0, hits: 0, flushes: 0, pages: 0 };
     for access in crate::zipf::accesses().iter().filter(|access| access.op == Op::Write) {
@@ -439,7 +439,7 @@ fn hwb_setups() -> Vec<Setup> {
     ]
 }
 
-/// Every specification, with blocks of four pages.
+/// Return every specification, with blocks of four pages.
 fn buffers(capacity: usize) -> Vec<Box<dyn BufferModel>> {
     let mut buffers: Vec<Box<dyn BufferModel>> = vec![
         Box::new(Unbuffered),
@@ -466,7 +466,7 @@ fn buffers(capacity: usize) -> Vec<Box<dyn BufferModel>> {
     buffers
 }
 
-/// Accesses to few pages, half of them writes.
+/// Return the accesses to few pages, half of them writes.
 fn accesses() -> impl Strategy<Value = Vec<(u64, bool)>> {
     (4_u64..40).prop_flat_map(|pages| prop::collection::vec((0..pages, any::<bool>()), 0..150))
 }

@@ -2,7 +2,7 @@
 
 use thermocline_core::config::{Kind, Parameter};
 
-/// The texts of its least and greatest value, or of all its words, and all of them together.
+/// Return the texts of its least and greatest value, or of all its words, and all of them together.
 pub(crate) fn of(parameter: &Parameter) -> Vec<String> {
     match parameter.kind {
         Kind::Integer { min, max } => vec![min.to_string(), max.to_string()],

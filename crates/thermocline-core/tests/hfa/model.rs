@@ -141,7 +141,7 @@ fn bubble(queue: &mut Vec<Block>, from: usize, block: Block) {
     queue.insert(from, block);
 }
 
-/// The capacities of all levels, of which each client has the first.
+/// Return the capacities of all levels, of which each client has the first.
 pub(crate) fn repeated(capacities: &[u32], clients: usize) -> Vec<u32> {
     std::iter::repeat_n(capacities[0], clients).chain(capacities[1..].iter().copied()).collect()
 }
@@ -260,7 +260,7 @@ impl Hfa {
         self.tick();
     }
 
-    /// The levels that the client sees, fastest first.
+    /// Return the levels that the client sees, fastest first.
     fn path(&self) -> Vec<usize> {
         std::iter::once(self.client).chain(self.clients..self.levels.len()).collect()
     }
@@ -273,12 +273,12 @@ impl Hfa {
         level < self.clients
     }
 
-    /// The level above a shared one, on the client's path.
+    /// Return the level above a shared one, on the client's path.
     fn above(&self, level: usize) -> usize {
         if level == self.clients { self.client } else { level - 1 }
     }
 
-    /// The pages of a level, sorted.
+    /// Return the pages of a level, sorted.
     pub(crate) fn held(&self, level: usize) -> Vec<u32> {
         let mut pages: Vec<u32> = self.levels[level].blocks().map(|block| block.page).collect();
         pages.sort_unstable();
@@ -309,7 +309,7 @@ impl Hfa {
         levels.collect::<Vec<_>>().join("; ")
     }
 
-    /// The records of a level, sorted.
+    /// Return the records of a level, sorted.
     pub(crate) fn t_out(&self, level: usize) -> Vec<(u32, u64, u32)> {
         let records = self.levels[level].t_out.iter();
         let mut records: Vec<_> = records.map(|r| (r.page, r.slot, r.count)).collect();

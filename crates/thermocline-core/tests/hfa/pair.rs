@@ -8,7 +8,7 @@ use thermocline_core::{
 
 use crate::model::{Hfa, Kind, Settings, repeated};
 
-/// A hierarchy of these capacities.
+/// Return a hierarchy of these capacities.
 pub(crate) fn setup(pages: u32, capacities: &[u32], clients: Clients) -> Setup {
     Setup {
         costs: vec![PageCost::default(); capacities.len() + 1],
@@ -17,7 +17,7 @@ pub(crate) fn setup(pages: u32, capacities: &[u32], clients: Clients) -> Setup {
     }
 }
 
-/// The policy's parameters as text.
+/// Return the policy's parameters as text.
 fn texts(settings: &Settings, seed: u64) -> Vec<(String, String)> {
     let partition = if settings.is_dynamic { "dynamic" } else { "fixed" };
     let queues = if settings.is_strict { "strict" } else { "borrowing" };
@@ -84,7 +84,7 @@ impl Pair {
         Self::shared(settings, capacities, pages, seed, Clients::ONE)
     }
 
-    /// The same for several clients.
+    /// Return the same for several clients.
     pub(crate) fn shared(
         settings: &Settings,
         capacities: &[u32],

@@ -24,7 +24,7 @@ fn check(settings: &Settings, capacities: &[u32], seed: u64, steps: &[(u32, &str
     pair.model
 }
 
-/// A seed whose first draws fall below one half, or not, as given.
+/// Return a seed whose first draws fall below one half, or not, as given.
 fn seed_of(are_below: &[bool]) -> u64 {
     let fits = |seed: &u64| {
         let mut random = SplitMix64::new(*seed);

@@ -133,7 +133,8 @@ impl Model for Face {
         self.fifo.iter().filter(|entry| entry.is_valid).map(|entry| entry.page).collect()
     }
 
-    /// The FIFO from front to rear: page, `v` and version, `x` if invalid, `r` if referenced.
+    /// Return the FIFO from front to rear: page, `v` and version, `x` if invalid, `r` if
+    /// referenced.
     fn state(&self) -> String {
         join(self.fifo.iter().map(|entry| {
             let hole = if entry.is_valid { "" } else { "x" };

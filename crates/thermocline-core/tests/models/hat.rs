@@ -76,7 +76,7 @@ impl Hat {
         self.frames().filter(|frame| is_counted(frame)).count()
     }
 
-    /// The frame nearest the tail for which something holds.
+    /// Return the frame nearest the tail for which something holds.
     fn last(&mut self, is_meant: impl Fn(&Frame) -> bool) -> Option<&mut Frame> {
         self.hot_region.iter_mut().chain(&mut self.warm_region).rev().find(|frame| is_meant(frame))
     }

@@ -49,7 +49,7 @@ impl Hca {
         }
     }
 
-    /// The pages of the largest group, and among those of the one whose page entered first.
+    /// Return the pages of the largest group, and among those of the one whose page entered first.
     fn largest_group(&self) -> Vec<u32> {
         let block = |page: &u32| page / self.pages_per_block;
         let group = |first: &u32| -> Vec<u32> {
@@ -125,7 +125,7 @@ impl Model for Hca {
         }
     }
 
-    /// The first level with counts, the buffer, flash; both of these the oldest first.
+    /// Return the first level with counts, the buffer, flash; both of these the oldest first.
     fn state(&self) -> String {
         let level = self.level.iter().map(|page| format!("{page}:{}", self.uses[page].0));
         let [buffer, flash] = [&self.buffer, &self.flash]

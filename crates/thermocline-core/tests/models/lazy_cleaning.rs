@@ -70,7 +70,7 @@ impl LazyCleaning {
         frame.version != self.versions.on_disk(frame.page)
     }
 
-    /// The dirty, or clean, frame whose second-to-last access is oldest.
+    /// Return the dirty, or clean, frame whose second-to-last access is oldest.
     fn oldest(&self, is_dirty: bool) -> Option<usize> {
         (0..self.frames.len())
             .filter(|&place| self.is_dirty(&self.frames[place]) == is_dirty)
@@ -178,7 +178,7 @@ impl Model for LazyCleaning {
         self.frames.iter().map(|frame| frame.page).collect()
     }
 
-    /// The frames in order of admission, `d` after a dirty one.
+    /// Return the frames in order of admission, `d` after a dirty one.
     fn state(&self) -> String {
         join(self.frames.iter().map(|frame| {
             let dirty = if self.is_dirty(frame) { "d" } else { "" };

@@ -47,7 +47,7 @@ impl TwoTier {
         }
     }
 
-    /// The pages that memory, and flash, hold by the order.
+    /// Return the pages that memory, and flash, hold by the order.
     fn ranges(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
         let flash = if self.is_inclusive {
             0..self.flash_pages
@@ -122,7 +122,7 @@ impl Model for TwoTier {
         copies.keys().copied().collect()
     }
 
-    /// The one order of both tiers, the newest page first.
+    /// Return the one order of both tiers, the newest page first.
     fn state(&self) -> String {
         join(self.order.iter().map(u32::to_string))
     }

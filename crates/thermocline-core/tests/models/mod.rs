@@ -29,7 +29,8 @@ use lru::TwoTier as LruTwoTier;
 use tac::Tac;
 use two_tier::TwoTier;
 
-/// The specification of a registered policy, with the sheets' defaults for what is not given.
+/// Return the specification of a registered policy, with the sheets' defaults for what is not
+/// given.
 ///
 /// Specifications look at page numbers: where ids differ from them, the driver translates.
 pub(crate) fn build(
@@ -154,7 +155,7 @@ pub(crate) struct Counts {
 pub(crate) trait Model {
     fn access(&mut self, access: Access);
     fn counts(&self) -> Counts;
-    /// The pages that memory, or flash, holds a copy of that can still be read.
+    /// Return the pages that memory, or flash, holds a copy of that can still be read.
     fn held(&self, tier: Tier) -> BTreeSet<u32>;
     /// Show the state that only the sheet's own notation can express: orders, status letters,
     /// holes.
@@ -182,7 +183,7 @@ impl Versions {
         self.disk.insert(page, version);
     }
 
-    /// The version after an access to a copy of `version`, which must be the newest.
+    /// Return the version after an access to a copy of `version`, which must be the newest.
     pub(crate) fn serve(&mut self, access: Access, version: u64) -> u64 {
         let page = access.page.0;
         assert_eq!(version, self.newest(page), "the newest version is served");

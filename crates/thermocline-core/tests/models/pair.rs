@@ -21,7 +21,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// A registered policy with the parameters given, over pages whose ids have these numbers.
+    /// Create a registered policy with the parameters given, over pages whose ids have these
+    /// numbers.
     ///
     /// # Panics
     /// If the numbers are not those from 0 to one less than their count, in some order.
@@ -88,7 +89,7 @@ impl Pair {
         self.policy.assert_invariants();
     }
 
-    /// The page numbers that a tier holds, by the Ledger.
+    /// Return the page numbers that a tier holds, by the Ledger.
     pub(crate) fn held(&self, tier: Tier) -> BTreeSet<u32> {
         (0..)
             .zip(&self.ids)

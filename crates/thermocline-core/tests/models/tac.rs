@@ -144,7 +144,8 @@ impl Model for Tac {
         self.slots.iter().filter(|slot| slot.1.is_some()).map(|slot| slot.0).collect()
     }
 
-    /// The slots in order of admission, `x` after an invalid one, and the temperatures by extent.
+    /// Return the slots in order of admission, `x` after an invalid one, and the temperatures by
+    /// extent.
     fn state(&self) -> String {
         let slots = self.slots.iter().map(|(page, version)| {
             let hole = if version.is_some() { "" } else { "x" };

@@ -205,7 +205,7 @@ impl Model for TwoTier {
         queue.pages.iter().filter(|&&entry| entry != HOLE).map(|entry| entry.0).collect()
     }
 
-    /// The pages of memory, then those of flash, the newest last.
+    /// Return the pages of memory, then those of flash, the newest last.
     fn state(&self) -> String {
         let words = |queue: &Queue| join(queue.pages.iter().map(|entry| entry.0.to_string()));
         format!("{} | {}", words(&self.memory), words(&self.flash))

@@ -42,7 +42,8 @@ fn lru_hits(size: u32, accesses: &[Access]) -> u64 {
     lru.hits()[0]
 }
 
-/// A parameter without which a policy depends on the pages of first tiers that are never used.
+/// Return a parameter without which a policy depends on the pages of first tiers that are never
+/// used.
 fn independent(policy: &str) -> Vec<(&'static str, String)> {
     match policy {
         "promote" | "p-hfa" => vec![("promote_probability", "0.5".to_owned())],

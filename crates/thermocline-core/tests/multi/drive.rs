@@ -39,7 +39,8 @@ impl Draws for Script {
     }
 }
 
-/// A hierarchy of these cache tiers over a disk of `pages` pages; each client has a first tier.
+/// Return a hierarchy of these cache tiers over a disk of `pages` pages; each client has a first
+/// tier.
 pub(crate) fn setup(pages: u32, sizes: &[u32], clients: Clients) -> Setup {
     Setup { clients, ..Setup::new(Geometry::linear(pages), sizes.to_vec()) }
 }
@@ -49,12 +50,12 @@ fn owned(given: Given<'_>) -> Vec<(String, String)> {
 }
 
 impl Driven {
-    /// A registered policy with the parameters given.
+    /// Create a registered policy with the parameters given.
     pub(crate) fn new(policy: &str, given: Given<'_>, pages: u32, sizes: &[u32]) -> Self {
         Self::shared(policy, given, pages, sizes, Clients::ONE)
     }
 
-    /// The same for several clients.
+    /// Return the same for several clients.
     pub(crate) fn shared(
         policy: &str,
         given: Given<'_>,
@@ -121,12 +122,12 @@ impl Driven {
         self.policy.assert_invariants();
     }
 
-    /// Accesses found in each cache.
+    /// Return the accesses found in each cache.
     pub(crate) fn hits(&self) -> Vec<u64> {
         (0..self.caches).map(|tier| self.ledger.counts().hits(Tier(tier))).collect()
     }
 
-    /// The pages of each cache, in order of their numbers.
+    /// Return the pages of each cache, in order of their numbers.
     pub(crate) fn held(&self) -> Vec<Vec<u32>> {
         let pages = |tier: u8| {
             (0..self.pages).filter(move |&page| self.ledger.holds(Tier(tier), PageId(page)))

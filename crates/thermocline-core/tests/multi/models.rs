@@ -26,11 +26,11 @@ pub(crate) trait Model {
     fn read(&mut self, client: usize, page: u32) -> Outcome;
     /// Another client writes the page.
     fn forget(&mut self, client: usize, page: u32);
-    /// The pages of each tier, in any order.
+    /// Return the pages of each tier, in any order.
     fn held(&self) -> Vec<Vec<u32>>;
     /// Copies from one cache to another so far.
     fn moves(&self) -> u64;
-    /// The tiers from the fastest, each with its pages, the oldest first.
+    /// Return the tiers from the fastest, each with its pages, the oldest first.
     fn state(&self) -> String {
         let tiers = self.held().into_iter().map(|pages| {
             let pages: Vec<String> = pages.iter().map(u32::to_string).collect();
@@ -40,27 +40,27 @@ pub(crate) trait Model {
     }
 }
 
-/// The first tier that holds a page, or the number of tiers.
+/// Return the first tier that holds a page, or the number of tiers.
 fn find(tiers: &[Vec<u32>], page: u32) -> usize {
     tiers.iter().position(|tier| tier.contains(&page)).unwrap_or(tiers.len())
 }
 
-/// The capacities of all tiers, of which each client has the first.
+/// Return the capacities of all tiers, of which each client has the first.
 fn repeated(sizes: &[usize], clients: usize) -> Vec<usize> {
     std::iter::repeat_n(sizes[0], clients).chain(sizes[1..].iter().copied()).collect()
 }
 
-/// The tiers that a client sees, of so many.
+/// Return the tiers that a client sees, of so many.
 fn path(client: usize, clients: usize, tiers: usize) -> Vec<usize> {
     std::iter::once(client).chain(clients..tiers).collect()
 }
 
-/// The first place of a path whose tier holds a page, or the path's length.
+/// Return the first place of a path whose tier holds a page, or the path's length.
 fn find_on(path: &[usize], tiers: &[Vec<u32>], page: u32) -> usize {
     path.iter().position(|&tier| tiers[tier].contains(&page)).unwrap_or(path.len())
 }
 
-/// The tier at a place of a path; one past the last tier is the disk.
+/// Return the tier at a place of a path; one past the last tier is the disk.
 fn tier_at(path: &[usize], place: usize, tiers: usize) -> usize {
     path.get(place).copied().unwrap_or(tiers)
 }

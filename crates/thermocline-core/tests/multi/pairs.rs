@@ -59,7 +59,7 @@ fn check_every(
     }
 }
 
-/// The capacities of all tiers, of which each client has the first.
+/// Return the capacities of all tiers, of which each client has the first.
 pub(crate) fn physical(sizes: &[u32], clients: Clients) -> Vec<u32> {
     let firsts = std::iter::repeat_n(sizes[0], clients.get().into());
     firsts.chain(sizes[1..].iter().copied()).collect()
@@ -87,7 +87,7 @@ fn sizes() -> impl Strategy<Value = Vec<u32>> {
         .prop_map(|(top, lower)| std::iter::once(top).chain(lower).collect())
 }
 
-/// The tiers that hold pages, as the specifications want them.
+/// Return the tiers that hold pages, as the specifications want them.
 fn holding(sizes: &[u32]) -> Vec<usize> {
     sizes.iter().filter(|&&size| size > 0).map(|&size| size as usize).collect()
 }

@@ -160,7 +160,7 @@ fn messages() -> impl Strategy<Value = Vec<(u8, Message)>> {
     prop::collection::vec(message, 1..150)
 }
 
-/// The tier that a move fills, and the one that it empties, with the page.
+/// Return the tier that a move fills, and the one that it empties, with the page.
 fn moved(action: Action) -> [Option<(Tier, PageId)>; 2] {
     match action {
         Action::Copy { page, target, .. } => [Some((target, page)), None],

@@ -12,7 +12,7 @@ pub(crate) enum Skew {
     Strong,
 }
 
-/// A third of them writes, of pages below `pages`, now and then in a row.
+/// Return accesses to pages below `pages`, some of them in a row; a third are writes.
 pub(crate) fn accesses(pages: u32, count: u64, seed: u64, skew: Skew) -> Vec<Access> {
     let mut random = SplitMix64::new(seed);
     let mut below = |bound: u32| u32::try_from(random.bits() % u64::from(bound)).unwrap();
@@ -30,7 +30,7 @@ pub(crate) fn accesses(pages: u32, count: u64, seed: u64, skew: Skew) -> Vec<Acc
     (0..count).map(|_| access()).collect()
 }
 
-/// A hierarchy over a disk of `pages`, without caches yet.
+/// Return a hierarchy over a disk of `pages`, without caches yet.
 pub(crate) fn setup(pages: u32, indexing: Indexing) -> Setup {
     let costs = [(0.0, 0.0), (0.16, 0.30), (12.7, 13.7), (12.7, 13.7)];
     Setup {

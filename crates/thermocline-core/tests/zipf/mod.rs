@@ -18,7 +18,7 @@ impl SplitMix64 {
     }
 }
 
-/// The trace.
+/// Return the trace.
 pub(crate) fn accesses() -> Vec<Access> {
     let mut cumulated: Vec<f64> = (1..=PAGES)
         .scan(0.0, |sum, rank| {

@@ -52,7 +52,7 @@ trait Order: Debug {
     /// Notes that a page of a block was written.
     fn wrote(&mut self, block: u32, written: Written);
 
-    /// The block to evict so that a page of the block `own` has room.
+    /// Return the block to evict so that a page of the block `own` has room.
     fn victim(&mut self, own: u32) -> u32;
 
     /// Notes that a block left the buffer.

@@ -112,7 +112,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Bpac {
-    /// The block region keeps a page at least.
+    /// Return the maximum of the page region: the block region keeps one page at least.
     fn page_region_max(&self) -> u32 {
         (self.frames.capacity() - 1).max(1)
     }

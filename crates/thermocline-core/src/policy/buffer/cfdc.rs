@@ -222,7 +222,7 @@ impl Cfdc {
         self.frames.evict(PageId(victim), out);
     }
 
-    /// The oldest page of the cluster to be evicted.
+    /// Return the oldest page of the cluster to be evicted.
     fn oldest_of_cluster(&mut self) -> u32 {
         if self.frozen.is_none() {
             self.frozen = self.lowest();
@@ -234,7 +234,7 @@ impl Cfdc {
         self.lists.back(CLUSTERS + cluster).expect("a cluster has a page")
     }
 
-    /// The cluster of lowest priority.
+    /// Return the cluster of lowest priority.
     fn lowest(&self) -> Option<u32> {
         let oldest = self.by_shape.iter().filter_map(|(&shape, ranked)| {
             let &(timestamp, cluster) = ranked.first()?;

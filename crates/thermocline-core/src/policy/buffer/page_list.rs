@@ -134,7 +134,7 @@ fn build_cflru(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(PageList::new(setup, values, window_pages))
 }
 
-/// A share, at most 1, of some pages, rounded down.
+/// Return a share, at most 1, of some pages, rounded down.
 pub(super) fn share(pages: u32, share: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -219,7 +219,7 @@ impl PageList {
         self.frames.evict(PageId(victim), out);
     }
 
-    /// The oldest page that has no second chance; those that have one take it.
+    /// Return the oldest page that has no second chance; those that have one take it.
     fn oldest(&mut self) -> u32 {
         loop {
             let oldest = self.order.back(WINDOW).or_else(|| self.order.back(WORKING));

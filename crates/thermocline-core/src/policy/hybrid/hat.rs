@@ -121,7 +121,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Hat::new(setup, values))
 }
 
-/// The non-hot zone: a share of memory, rounded half to even, at least one page.
+/// Return the non-hot zone: a share of memory, rounded half to even, at least one page.
 fn nonhot_pages(ratio: f64, memory_pages: u32) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -132,7 +132,7 @@ fn nonhot_pages(ratio: f64, memory_pages: u32) -> u32 {
     pages.clamp(1, memory_pages)
 }
 
-/// The bound of the queue. It is never less than the pages that can be resident.
+/// Return the bound of the queue. It is never less than the pages that can be resident.
 fn queue_pages(ratio: f64, [memory_pages, flash_pages]: [u32; 2]) -> u32 {
     let resident_pages = memory_pages.saturating_add(flash_pages);
     #[expect(
@@ -144,7 +144,8 @@ fn queue_pages(ratio: f64, [memory_pages, flash_pages]: [u32; 2]) -> u32 {
     pages.max(resident_pages)
 }
 
-/// The state of a page after a reference to it; zero is that of a page that is not in the queue.
+/// Return the state of a page after a reference to it; zero is that of a page that is not in the
+/// queue.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
 fn status_after(state: u8, op: Op, is_behind_boundary: bool) -> u8 {

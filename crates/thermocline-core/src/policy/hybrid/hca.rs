@@ -269,7 +269,7 @@ impl Ram {
         self.groups.leave(group);
     }
 
-    /// The group to be written next.
+    /// Return the group to be written next.
     #[inline]
     fn next_group(&self) -> Option<u32> {
         let single = self.singles.front(SINGLES);
@@ -291,7 +291,7 @@ impl Ram {
         }
     }
 
-    /// The least frequently used page of a full level.
+    /// Return the least frequently used page of a full level.
     fn take_least(&mut self) -> u32 {
         while let Some((slot, at)) = self.once.pop_front() {
             if self.uses[slot as usize].rank_of_once() == Some(at) {
@@ -319,7 +319,7 @@ impl Ram {
         }
     }
 
-    /// The page of a victim to come.
+    /// Return the page of a victim to come.
     fn coming(&self) -> Option<PageId> {
         let &(slot, _) = self.once.get(AHEAD_VICTIMS)?;
         Some(self.slots.page(slot))
@@ -334,7 +334,7 @@ impl Uses {
         (self.is_in_level && self.count == 1).then_some(Stamp(self.at))
     }
 
-    /// The rank of a page of the first level that was referenced more than once.
+    /// Return the rank of a page of the first level that was referenced more than once.
     #[inline]
     fn rank_of_often(self) -> Option<Rank> {
         (self.is_in_level && self.count > 1).then_some((self.count, Stamp(self.at)))
@@ -550,7 +550,7 @@ impl Policy for Hca {
             + flash.order.memory_bytes()
     }
 
-    /// The directory.
+    /// Return the directory.
     fn metadata_bytes(&self) -> usize {
         let pages = self.ram.slots.len() as usize + self.flash.order.len() as usize;
         pages * DIRECTORY_ENTRY_BYTES

@@ -139,7 +139,7 @@ impl Chain {
         }
     }
 
-    /// The first tier below `source` that takes a page, and the page that it evicts.
+    /// Return the first tier below `source` that takes a page, and the page that it evicts.
     fn offer(&mut self, page: PageId, source: Tier) -> Option<(Tier, Option<PageId>)> {
         let mut target = self.hierarchy.below(source);
         while target != self.hierarchy.disk() {

@@ -59,12 +59,12 @@ impl DoubleEndedIterator for Caches {
     }
 }
 
-/// The bits of the tiers before one.
+/// Return the bits of the tiers before one.
 const fn before(tier: Tier) -> u32 {
     (1 << tier.0) - 1
 }
 
-/// The bits of a tier and those before it.
+/// Return the bits of a tier and those before it.
 const fn up_to(tier: Tier) -> u32 {
     (2 << tier.0) - 1
 }
@@ -87,7 +87,7 @@ impl Hierarchy {
         }
     }
 
-    /// The tier below all caches.
+    /// Return the tier below all caches.
     pub(super) const fn disk(&self) -> Tier {
         self.disk
     }
@@ -97,12 +97,12 @@ impl Hierarchy {
         self.capacity_pages[cache.index()]
     }
 
-    /// The capacities of all caches, one after the other.
+    /// Return the capacities of all caches, one after the other.
     pub(super) fn total_pages(&self) -> u64 {
         self.capacity_pages.iter().map(|&pages| u64::from(pages)).sum()
     }
 
-    /// The first tier of a client.
+    /// Return the first tier of a client.
     #[expect(clippy::unused_self, reason = "where the first tiers are is the hierarchy's to say")]
     pub(super) const fn top(&self, client: u8) -> Tier {
         Tier(client)
@@ -113,22 +113,22 @@ impl Hierarchy {
         self.clients.owns(tier)
     }
 
-    /// The first tiers of all clients.
+    /// Return the first tiers of all clients.
     pub(super) const fn tops(&self) -> Caches {
         Caches(before(self.first_shared()))
     }
 
-    /// The first tiers of all clients but the one whose it is.
+    /// Return the first tiers of all clients but the one whose it is.
     pub(super) const fn other_tops(&self, top: Tier) -> Caches {
         Caches(before(self.first_shared()) & !(1 << top.0))
     }
 
-    /// The tiers that can cache a page, fastest first.
+    /// Return the tiers that can cache a page, fastest first.
     pub(super) const fn all_caches(&self) -> Caches {
         Caches(self.caches)
     }
 
-    /// The first tier that all clients share, even if it cannot cache a page.
+    /// Return the first tier that all clients share, even if it cannot cache a page.
     pub(super) const fn first_shared(&self) -> Tier {
         Tier(self.clients.get())
     }
@@ -143,8 +143,8 @@ impl Hierarchy {
         Caches(self.shared_caches().0 | 1 << self.top(client).0)
     }
 
-    /// The caches that a page found there passes on its way up to a client, the one that holds it
-    /// among them.
+    /// Return the caches that a page found there passes on its way up to a client, the one that
+    /// holds it among them.
     pub(super) fn caches_upwards(
         &self,
         client: u8,
@@ -153,24 +153,24 @@ impl Hierarchy {
         Caches(self.caches(client).0 & up_to(found)).rev()
     }
 
-    /// The next tier that can hold a page, towards the disk.
+    /// Return the next tier that can hold a page, towards the disk.
     pub(super) fn below(&self, cache: Tier) -> Tier {
         Caches(self.shared_caches().0 & !up_to(cache)).next().unwrap_or(self.disk)
     }
 
-    /// The next tier that can cache a page, away from the disk, towards a client.
+    /// Return the next tier that can cache a page, away from the disk, towards a client.
     pub(super) fn above(&self, client: u8, tier: Tier) -> Option<Tier> {
         Caches(self.caches(client).0 & before(tier)).next_back()
     }
 
-    /// The caches of all paths that lead down to one: faster ones, those of all clients if it is
-    /// shared.
+    /// Return the caches of all paths that lead down to one: faster ones, those of all clients if
+    /// it is shared.
     pub(super) const fn faster(&self, cache: Tier) -> Caches {
         Caches(if self.is_top(cache) { 0 } else { self.caches & before(cache) })
     }
 
-    /// The first tiers whose copies an access makes old, to be given up before: those of the other
-    /// clients, if it writes.
+    /// Return the first tiers whose copies an access makes old, to be given up before: those of the
+    /// other clients, if it writes.
     #[inline]
     pub(super) const fn outdated_by(&self, access: Access) -> Caches {
         match access.op {

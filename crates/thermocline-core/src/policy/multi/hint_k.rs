@@ -82,7 +82,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl HintK {
-    /// The number of a page that is accessed.
+    /// Return the number of a page that is accessed.
     fn enter(&mut self, page: PageId) -> u32 {
         let Self { tier_of, histories, hierarchy, .. } = self;
         self.numbers.enter(page, |number, _| {
@@ -105,13 +105,13 @@ impl HintK {
         self.tiers[cache.index()].contains(page)
     }
 
-    /// The first tier of another client that holds a page, if the tier is one itself.
+    /// Return the first tier of another client that holds a page, if the tier is one itself.
     fn other_holder(&self, tier: Tier, page: u32) -> Option<Tier> {
         let mut others = self.hierarchy.other_tops(tier);
         others.find(|&other| self.hierarchy.is_top(tier) && self.holds(other, page))
     }
 
-    /// The tier that a page found there moves to, for a client.
+    /// Return the tier that a page found there moves to, for a client.
     fn target(&self, client: u8, page: u32, found: Tier) -> Tier {
         if found == self.hierarchy.disk() {
             return self.hierarchy.top(client);

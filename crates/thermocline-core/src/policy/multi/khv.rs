@@ -95,7 +95,7 @@ impl Moves {
         *moves = (*moves << MOVE_BITS | u32::from(step as u8)) & self.mask;
     }
 
-    /// The page's value; 0 if nothing is known of it, and never negative.
+    /// Return the page's value; 0 if nothing is known of it, and never negative.
     fn value(&self, number: u32) -> f64 {
         let mut moves = self.of_page[number as usize];
         let (mut value, mut share) = (0.0, 1.0);
@@ -132,7 +132,8 @@ impl Histories {
         Self { moves: Moves::new(count, values), ghosts: Lists::new(count, 1), ghosts_max }
     }
 
-    /// The most histories of pages in no cache, of caches of `cached_pages` over a disk of `pages`.
+    /// Return the most histories of pages in no cache, of caches of `cached_pages` over a disk of
+    /// `pages`.
     pub(super) fn ghosts_max(pages: u32, cached_pages: u64, values: &Values) -> u32 {
         #[expect(
             clippy::cast_possible_truncation,
@@ -149,7 +150,7 @@ impl Histories {
         self.moves.record(number, step);
     }
 
-    /// The page's value; 0 if nothing is known of it.
+    /// Return the page's value; 0 if nothing is known of it.
     pub(super) fn value(&self, number: u32) -> f64 {
         self.moves.value(number)
     }

@@ -87,7 +87,7 @@ impl OneOrder {
     }
 }
 
-/// The tier of a page in this state.
+/// Return the tier of a page in this state.
 #[expect(clippy::cast_possible_truncation, reason = "the number of a bit")]
 const fn tier_of(state: u8) -> Tier {
     Tier(state.trailing_zeros() as u8)

@@ -55,7 +55,7 @@ pub(super) struct Adaptation {
     is_adaptive: bool,
 }
 
-/// The probability that users give, if they do not leave it to the tiers.
+/// Return the probability that users give, if they do not leave it to the tiers.
 pub(super) fn fixed(values: &Values) -> Option<f64> {
     values.real_or_auto(PROMOTE_PROBABILITY.name)
 }
@@ -75,7 +75,7 @@ impl Probabilities {
         Self { tiers: (0..hierarchy.disk().0).map(Tier).map(tier).collect() }
     }
 
-    /// The probability with which the next tier below promotes a page to this one.
+    /// Return the probability with which the next tier below promotes a page to this one.
     pub(super) fn to(&self, above: Tier) -> f64 {
         self.tiers[above.index()].probability
     }

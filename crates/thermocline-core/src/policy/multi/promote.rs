@@ -71,7 +71,7 @@ impl Order {
         }
     }
 
-    /// The list that a page is in.
+    /// Return the list that a page is in.
     fn list_of(&self, page: PageId) -> Option<u32> {
         self.numbers.find(page).and_then(|number| self.lists.list_of(number))
     }
@@ -99,7 +99,8 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl<D: Draws> Promote<D> {
-    /// The policy with a source of random numbers: one per lower tier that decides about a page.
+    /// Return the policy with a source of random numbers: one per lower tier that decides about a
+    /// page.
     pub fn new(setup: &Setup, values: &Values, draws: D) -> Self {
         let hierarchy = Hierarchy::new(setup);
         let order = |tiers: Range<u8>| Order::new(setup.ids(), &hierarchy, tiers);
@@ -129,7 +130,7 @@ impl<D: Draws> Promote<D> {
         }
     }
 
-    /// The tier that holds the page for a client.
+    /// Return the tier that holds the page for a client.
     fn find(&self, client: u8, page: PageId) -> Option<Tier> {
         let top = self.hierarchy.top(client);
         let (own, _) = self.place(top);
@@ -137,7 +138,7 @@ impl<D: Draws> Promote<D> {
         if is_on_top { Some(top) } else { self.find_shared(page) }
     }
 
-    /// The shared tier that holds the page, or with one client any tier.
+    /// Return the shared tier that holds the page, or with one client any tier.
     fn find_shared(&self, page: PageId) -> Option<Tier> {
         let last = self.orders.len() - 1;
         let first = if last == 0 { 0 } else { self.hierarchy.first_shared().0 };
@@ -145,7 +146,7 @@ impl<D: Draws> Promote<D> {
         u8::try_from(place).ok().map(|place| Tier(first + place))
     }
 
-    /// The time between the last uses of a tier's newest and oldest page.
+    /// Return the time between the last uses of a tier's newest and oldest page.
     fn life(&self, cache: Tier) -> u64 {
         let (order, list) = self.place(cache);
         let Order { lists, used_at, .. } = &self.orders[order];
@@ -164,7 +165,7 @@ impl<D: Draws> Promote<D> {
         }
     }
 
-    /// The tier that keeps a page found there, on its way up to a client.
+    /// Return the tier that keeps a page found there, on its way up to a client.
     fn keeper(&mut self, client: u8, found: Tier) -> Tier {
         let Self { hierarchy, probabilities, draws, .. } = self;
         let mut lower = hierarchy.caches_upwards(client, found);

@@ -43,18 +43,19 @@ pub const POLICIES: &[Split] = &[
     },
 ];
 
-/// The policy of this name, if it can be split.
+/// Return the policy of this name, if it can be split.
 pub fn find(name: &str) -> Option<&'static Split> {
     POLICIES.iter().find(|split| split.name == name)
 }
 
 impl Split {
-    /// The half of one client; `setup` is of the whole hierarchy.
+    /// Return the half of one client; `setup` is of the whole hierarchy.
     pub fn client(&self, setup: &Setup) -> ClientHalf {
         ClientHalf::new(setup, self.victims)
     }
 
-    /// The half of the server; `setup` is of the whole hierarchy, `values` are the policy's parameters.
+    /// Return the half of the server; `setup` is of the whole hierarchy, `values` are the policy's
+    /// parameters.
     pub fn server(&self, setup: &Setup, values: &Values) -> ServerHalf {
         (self.server)(setup, values)
     }

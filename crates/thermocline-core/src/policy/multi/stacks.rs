@@ -21,7 +21,7 @@ const ORDER: usize = 0;
 pub(crate) struct Stack(Logs<1>);
 
 impl Stack {
-    /// An empty stack of at most `capacity` pages.
+    /// Create an empty stack of at most `capacity` pages.
     pub(crate) fn new(ids: Ids, capacity: u32, usage: Use) -> Self {
         Self(Logs::new(ids, capacity, [(capacity, usage)]))
     }
@@ -40,7 +40,7 @@ impl Stack {
         self.0.oldest(ORDER).map(|position| self.0.page(position))
     }
 
-    /// The pages, newest first.
+    /// Return the pages, newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
         self.0.iter(ORDER).rev()
     }
@@ -101,7 +101,7 @@ impl Stacks {
         Self((0..).map(Tier).zip(setup.tier_capacities_pages()).map(stack).collect())
     }
 
-    /// The first of some tiers that holds the page.
+    /// Return the first of some tiers that holds the page.
     #[inline]
     pub(super) fn find(&self, mut among: Caches, page: PageId) -> Option<Tier> {
         among.find(|&tier| self.holds(tier, page))
@@ -117,7 +117,7 @@ impl Stacks {
         self.0[tier.index()].len()
     }
 
-    /// The pages of a tier, newest first.
+    /// Return the pages of a tier, newest first.
     pub(super) fn iter(&self, tier: Tier) -> impl Iterator<Item = PageId> + '_ {
         self.0[tier.index()].iter()
     }

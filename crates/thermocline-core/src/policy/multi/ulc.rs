@@ -1,7 +1,7 @@
 //! ULC: one stack of pages by last use, and a yardstick per tier that says how far it reaches.
 //!
 //! A tier's yardstick is its least recently used page. A page is worth the fastest tier whose
-//! yardstick is older than the page's last use: there it moves when it is used again (RETRIEVE).
+//! yardstick is older than the page's last use: it moves there when it is used again (RETRIEVE).
 //! That tier hands its yardstick to the next one, and so on down to where there is room (DEMOTE).
 //! Pages used longer ago than all yardsticks, or for the first time, are worth no tier once all are
 //! full: the disk answers them. So a loop longer than the caches does not flush them.
@@ -9,8 +9,8 @@
 //! * Source: Jiang and Zhang, *ULC: A File Block Placement and Replacement Protocol to Effectively
 //!   Exploit Hierarchical Locality in Multi-level Buffer Caches*, ICDCS 2004, single-client case.
 //! * State: 13 bytes per page that exists, 4 more per tier and for the disk; 16 bytes per page of the
-//!   stack. Sparse, all of it and 10 bytes more per page of the stack; how many these are is for the
-//!   accesses to say, unless `ghosts` bounds them.
+//!   stack. Sparse, all of it and 10 bytes more per page of the stack; their number depends on the
+//!   accesses, unless `ghosts` bounds it.
 //! * Cost: O(tiers * log n) per access; pruning the stack amortised O(log n).
 //! * Deviations: (1) written from the protocol's idea, as no text of it could be read. (2) The
 //!   stack is kept as times of last use, each tier as a heap of them. (3) The published client
@@ -95,7 +95,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Ulc {
-    /// The number of a page that is accessed.
+    /// Return the number of a page that is accessed.
     fn enter(&mut self, page: PageId) -> u32 {
         let Self { numbers, tiers, tier_of, used_at, .. } = self;
         let is_stacked = |number, _| tiers[tier_of[number as usize].index()].contains(number);
@@ -108,7 +108,7 @@ impl Ulc {
         number
     }
 
-    /// The tier that the page is worth.
+    /// Return the tier that the page is worth.
     fn target(&self, page: u32) -> Tier {
         let tier = self.tier_of[page as usize];
         let is_stacked = self.tiers[tier.index()].contains(page);
@@ -221,7 +221,7 @@ impl Policy for Ulc {
         self.numbers.memory_bytes() + heaps + tables
     }
 
-    /// Number and time per page of the stack that no cache holds.
+    /// Return the number and time per page of the stack that no cache holds.
     fn metadata_bytes(&self) -> usize {
         let uncached = self.tiers[self.hierarchy.disk().index()].len();
         uncached * (size_of::<PageId>() + size_of::<u64>())

@@ -48,12 +48,12 @@ pub const ARC: Algorithm = Algorithm::new::<Arc>(
 );
 
 impl Arc {
-    /// The pages of T2, then of T1, each list from the page to be evicted first.
+    /// Return the pages of T2, then of T1, each list from the page to be evicted first.
     pub fn coldest(&self) -> [impl Iterator<Item = PageId> + '_; 2] {
         [FREQUENT, RECENT].map(|list| self.lists.iter(list))
     }
 
-    /// The pages of T2, then of T1, each list from the page to be evicted last.
+    /// Return the pages of T2, then of T1, each list from the page to be evicted last.
     pub fn hottest(&self) -> [impl Iterator<Item = PageId> + '_; 2] {
         [FREQUENT, RECENT].map(|list| self.lists.iter(list).rev())
     }
@@ -63,12 +63,12 @@ impl Arc {
         self.lists.queue_of(page) == Some(FREQUENT)
     }
 
-    /// Pages in T1 and in T2.
+    /// Return the pages in T1 and in T2.
     fn resident_pages(&self) -> [u32; 2] {
         [RECENT, FREQUENT].map(|list| self.lists.len(list))
     }
 
-    /// Pages in B1 and in B2.
+    /// Return the pages in B1 and in B2.
     fn ghosts(&self) -> [u32; 2] {
         [RECENT_GHOSTS, FREQUENT_GHOSTS].map(|list| self.lists.len(list))
     }
@@ -108,7 +108,8 @@ impl Arc {
         self.replace(false)
     }
 
-    /// The paper's REPLACE: the oldest page of T1 or T2 leaves a full cache and becomes a ghost.
+    /// Return the paper's REPLACE: the oldest page of T1 or T2 leaves a full cache and becomes a
+    /// ghost.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs a part of the work")]
     fn replace(&mut self, is_frequent_ghost: bool) -> Option<PageId> {
@@ -209,7 +210,7 @@ impl Replacement for Arc {
         self.lists.memory_bytes()
     }
 
-    /// The ghosts.
+    /// Return the ghosts.
     fn metadata_bytes(&self) -> usize {
         self.ghosts().iter().sum::<u32>() as usize * GHOST_BYTES
     }
@@ -225,7 +226,7 @@ impl Replacement for Arc {
     }
 }
 
-/// The ghosts of a list of the cache.
+/// Return the ghosts of a list of the cache.
 const fn ghosts_of(list: usize) -> usize {
     list + RECENT_GHOSTS
 }

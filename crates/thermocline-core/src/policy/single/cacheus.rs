@@ -114,7 +114,7 @@ impl LearningRate {
     }
 }
 
-/// A number from 0 to below 1 as a learning rate.
+/// Return a number from 0 to below 1 as a learning rate.
 fn random_rate(unit: f64) -> f64 {
     RATE_MIN + (RATE_MAX - RATE_MIN) * unit
 }
@@ -382,7 +382,7 @@ fn ratio(more: u32, less: u32) -> u32 {
     u32::try_from(rounded.max(1)).unwrap_or(u32::MAX)
 }
 
-/// A share of a cache in whole pages, halves rounded up.
+/// Return a share of a cache in whole pages, halves rounded up.
 fn rounded(capacity_pages: u32, share: f64) -> u32 {
     share_of(capacity_pages.saturating_mul(2), share).div_ceil(2)
 }

@@ -46,12 +46,12 @@ impl Weights {
         Self { recency: 0.5, draws: SplitMix64::new(seed) }
     }
 
-    /// The expert to follow this time.
+    /// Return the expert to follow this time.
     pub(super) fn draw(&mut self) -> Expert {
         if self.unit() < self.recency { Expert::Recency } else { Expert::Frequency }
     }
 
-    /// A number from 0 to below 1, of the same stream.
+    /// Draw a number in [0, 1) from the same stream.
     pub(super) fn unit(&mut self) -> f64 {
         self.draws.unit()
     }
@@ -67,7 +67,7 @@ impl Weights {
         self.recency = weight.clamp(1.0 - WEIGHT_MAX, WEIGHT_MAX);
     }
 
-    /// The weight of the expert for recency.
+    /// Return the weight of the expert for recency.
     pub(super) const fn recency(&self) -> f64 {
         self.recency
     }
@@ -96,7 +96,7 @@ pub(super) enum Ties {
 }
 
 impl Ties {
-    /// The key of a page: the least leaves first.
+    /// Return the key of a page: the least leaves first.
     #[inline]
     fn rank(self, page: PageId, known: Known, geometry: &Geometry) -> Rank {
         let stamp = match self {
@@ -228,7 +228,7 @@ impl Frequencies {
         }
     }
 
-    /// The page of the cache that was referenced least often.
+    /// Return the page of the cache that was referenced least often.
     pub(super) fn least(&mut self) -> PageId {
         while let Some((number, time)) = self.next_once() {
             let known = self.known.get(number as usize).copied().unwrap_or_default();
@@ -279,7 +279,7 @@ impl Frequencies {
         self.known(page).is_cached
     }
 
-    /// Pages in the cache.
+    /// Return the number of pages in the cache.
     pub(super) fn len(&self) -> usize {
         self.cached_pages
     }
@@ -315,8 +315,8 @@ impl Frequencies {
         self.numbers.memory_bytes() + size_of_val(&*self.known) + orders_bytes
     }
 
-    /// The number of the next page among those that came with one reference, and when it came, if
-    /// that orders them.
+    /// Return the number of the next page among those that came with one reference, and when it
+    /// came, if that orders them.
     #[inline]
     fn next_once(&self) -> Option<(u32, Option<u64>)> {
         match &self.once {
@@ -379,7 +379,7 @@ impl Frequencies {
     }
 }
 
-/// The key of a number's page, if that is in the cache.
+/// Return the key of a number's page, if that is in the cache.
 #[inline]
 fn key_of(
     (ties, geometry): (Ties, &Geometry),

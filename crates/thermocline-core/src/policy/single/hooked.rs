@@ -23,7 +23,7 @@ pub trait Hooks: Debug {
     /// A page enters the cache, which has room for it.
     fn miss(&mut self, page: PageId, op: Op);
 
-    /// The cache is full: choose the page that leaves for `page`, or `page` itself to refuse it. The
+    /// Choose the page that leaves the full cache for `page`, or `page` itself to refuse it. The
     /// chosen page is gone from then on, and [`miss`](Self::miss) follows.
     fn evict(&mut self, page: PageId, op: Op) -> PageId;
 
@@ -46,7 +46,7 @@ pub struct Hooked<H> {
 }
 
 impl<H: Hooks> Hooked<H> {
-    /// An empty cache.
+    /// Create an empty cache.
     pub fn new(space: Space<'_>, hooks: H) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         Self {

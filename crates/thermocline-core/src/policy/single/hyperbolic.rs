@@ -61,8 +61,8 @@ pub const HYPERBOLIC: Algorithm = Algorithm::new::<Hyperbolic>(
 );
 
 impl Hyperbolic {
-    /// The frame to evict, of the sample that was drawn. The next sample is drawn at once, so that the
-    /// processor fetches its records while hits and other misses go on.
+    /// Return the frame to evict, of the sample that was drawn. The next sample is drawn at once,
+    /// so that the processor fetches its records while hits and other misses go on.
     #[inline]
     fn victim(&mut self) -> u32 {
         // Products of references and ages fit 64 bits for the first 2^32 references.
@@ -75,8 +75,8 @@ impl Hyperbolic {
         victim
     }
 
-    /// The first of the sample's frames with the lowest priority: references over age. Two are compared
-    /// by products, without a division.
+    /// Return the first of the sample's frames with the lowest priority: references over age. Two
+    /// are compared by products, without a division.
     #[inline]
     fn worst<W: PartialOrd>(&self, weigh: impl Fn(u32, u64) -> W) -> u32 {
         let use_of = |frame: u32| {

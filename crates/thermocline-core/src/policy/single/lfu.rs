@@ -91,7 +91,7 @@ impl Record {
         (self.key, Stamp(self.used_at))
     }
 
-    /// The rank of a page that was referenced more than once.
+    /// Return the rank of a page that was referenced more than once.
     fn rank_of_often(self) -> Option<Rank> {
         (self.references > 1).then(|| self.rank())
     }

@@ -71,7 +71,7 @@ pub const LRFU: Algorithm = Algorithm::new::<Lrfu>(
 impl Combined {
     const ABSENT: Self = Self { log_crf: 0.0, last: 0 };
 
-    /// Its key, if it is in the cache.
+    /// Return its key, if it is in the cache.
     fn key(self) -> Option<Key> {
         (self.last != 0).then(|| (Stamp(self.log_crf.to_bits()), Stamp(self.last)))
     }
@@ -150,7 +150,7 @@ impl Lrfu {
         self.numbers.page(number)
     }
 
-    /// The number of a page of the cache.
+    /// Return the number of a page of the cache.
     #[inline]
     fn held(&self, page: PageId) -> Option<u32> {
         self.numbers.find(page).filter(|&number| self.pages[number as usize].last != 0)
@@ -175,7 +175,7 @@ impl Lrfu {
     }
 }
 
-/// The logarithm to base 2 of 1 + 2^x.
+/// Return the logarithm to base 2 of 1 + 2^x.
 fn log2_1p_exp2(x: f64) -> f64 {
     libm::log1p(libm::exp2(x)) * core::f64::consts::LOG2_E
 }

@@ -106,7 +106,7 @@ pub const LRU_2: Algorithm = Algorithm::new::<Lru2>(
 });
 
 impl History {
-    /// Pages with a lower one are evicted first.
+    /// Return the pages with a lower one are evicted first.
     const fn rank(self) -> Rank {
         (Stamp(self.second), Stamp(self.last))
     }
@@ -116,7 +116,7 @@ impl History {
         self.is_held || (self.last > 0 && now - self.last <= retained)
     }
 
-    /// The rank of a page that may leave the cache.
+    /// Return the rank of a page that may leave the cache.
     fn rank_of_candidate(self) -> Option<Rank> {
         (self.is_held && !self.is_waiting).then(|| self.rank())
     }
@@ -196,14 +196,14 @@ impl Lru2 {
         self.numbers.find(page).map_or(UNKNOWN, |number| self.histories[number as usize])
     }
 
-    /// The number of a page of the cache.
+    /// Return the number of a page of the cache.
     #[inline]
     fn number(&self, page: PageId) -> u32 {
         self.numbers.find(page).expect("a page of the cache has a number")
     }
 
-    /// The number of a page that enters the cache. What is known of the page that had it before is
-    /// forgotten.
+    /// Return the number of a page that enters the cache. What is known of the page that had it
+    /// before is forgotten.
     #[inline]
     fn number_of_new(&mut self, page: PageId) -> u32 {
         if let Some(number) = self.numbers.find(page) {
@@ -336,7 +336,7 @@ impl Replacement for Lru2 {
         known_bytes + self.candidates.memory_bytes() + self.order.memory_bytes()
     }
 
-    /// The history control blocks of pages that are known: two references, and LAST.
+    /// Return the history control blocks of pages that are known: two references, and LAST.
     fn metadata_bytes(&self) -> usize {
         let is_known = |history: &&History| history.is_known(self.now, self.retained);
         self.histories.iter().filter(is_known).count() * 3 * size_of::<u64>()

@@ -113,8 +113,8 @@ impl Algorithm {
         Self { parameters, build: boxed::<R>, policy }
     }
 
-    /// An algorithm that is compiled for dense ids and for sparse ones apart: where little is done per
-    /// access, the choice between them would show.
+    /// Create an algorithm that is compiled for dense ids and for sparse ones apart: where little
+    /// is done per access, the choice between them would show.
     const fn by_indexing<
         Dense: Registered + Send + 'static,
         Sparse: Registered + Send + 'static,
@@ -130,8 +130,8 @@ impl Algorithm {
         Self { parameters, build: boxed_by_indexing::<Dense, Sparse>, policy }
     }
 
-    /// An algorithm whose policy has more parameters, among them whether
-    /// [writes go through](one_tier::WRITES_THROUGH).
+    /// Create an algorithm whose policy has more parameters, among them whether [writes go
+    /// through](one_tier::WRITES_THROUGH).
     const fn with_writes<R: Registered + Send + 'static>(
         name: &'static str,
         summary: &'static str,
@@ -151,12 +151,12 @@ impl Algorithm {
         self
     }
 
-    /// Its row in the registry.
+    /// Return its row in the registry.
     pub const fn policy(&self) -> &PolicyEntry {
         &self.policy
     }
 
-    /// Its name, by which users choose it.
+    /// Return its name, by which users choose it.
     pub const fn name(&self) -> &'static str {
         match self.policy.name {
             Cow::Borrowed(name) => name,
@@ -190,7 +190,7 @@ fn boxed_by_indexing<Dense: Registered + Send + 'static, Sparse: Registered + Se
     }
 }
 
-/// A share of the pages of a cache, rounded down.
+/// Return a share of the pages of a cache, rounded down.
 fn share_of(capacity_pages: u32, share: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -233,7 +233,7 @@ pub enum Outcome {
 /// A replacement algorithm that a [space](Space) and parameters suffice to build, so that a table can
 /// list it.
 pub trait Registered: Replacement + Sized {
-    /// An empty cache.
+    /// Create an empty cache.
     fn new(space: Space<'_>, values: &Values) -> Self;
 }
 
@@ -242,7 +242,7 @@ pub trait Registered: Replacement + Sized {
 /// It sees every reference, and holds at most its capacity after each. The same calls give the same
 /// outcomes on every platform.
 pub trait Replacement: Debug {
-    /// A reference to a page.
+    /// Process a reference to a page.
     fn refer(&mut self, page: PageId, op: Op) -> Outcome;
 
     /// Return `true` if a page is in the cache.

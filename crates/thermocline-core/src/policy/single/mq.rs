@@ -106,7 +106,7 @@ impl Mq {
         }
     }
 
-    /// The time without a use after which a page sinks.
+    /// Return the time without a use after which a page sinks.
     fn life_time(&self) -> u64 {
         let initial = u64::from(self.capacity_pages) + u64::from(self.ghosts_max);
         self.life_time.unwrap_or(match self.distances[self.peak] {
@@ -173,7 +173,7 @@ impl Mq {
     }
 }
 
-/// The class of a distance, which is not 0.
+/// Return the class of a distance, which is not 0.
 fn class_of(distance: u64) -> usize {
     let octave = distance.ilog2();
     let below = distance ^ (1 << octave);
@@ -187,7 +187,7 @@ fn class_of(distance: u64) -> usize {
     (octave << CLASS_BITS) as usize + quarter
 }
 
-/// The least distance of a class, rounded down.
+/// Return the least distance of a class, rounded down.
 const fn class_start(class: usize) -> u64 {
     let octave = class >> CLASS_BITS;
     let quarter = class as u64 & ((1 << CLASS_BITS) - 1);

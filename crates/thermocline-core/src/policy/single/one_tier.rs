@@ -76,7 +76,7 @@ pub fn policy(algorithm: impl Replacement + Send + 'static, setup: &Setup) -> Bo
     Box::new(OneTier::new(algorithm, setup))
 }
 
-/// The cache that the algorithm of a setup's first tier is built for.
+/// Return the cache that the algorithm of a setup's first tier is built for.
 pub fn space(setup: &Setup) -> Space<'_> {
     Space {
         ids: setup.ids(),
@@ -87,7 +87,7 @@ pub fn space(setup: &Setup) -> Space<'_> {
 }
 
 impl<R: Replacement> OneTier<R> {
-    /// A policy that writes back.
+    /// Create a policy that writes back.
     fn new(algorithm: R, setup: &Setup) -> Self {
         let capacity_pages = setup.capacity_pages[0];
         Self {

@@ -188,7 +188,7 @@ impl Replacement for Opt {
         assert_eq!(held, self.held_pages, "every page is counted once");
     }
 
-    /// The future is shared, and not counted.
+    /// Excludes the future, which is shared.
     fn memory_bytes(&self) -> usize {
         let dead_bytes = self.dead.capacity() * size_of::<u32>();
         size_of_val(&*self.next_of) + self.coming.memory_bytes() + dead_bytes

@@ -65,7 +65,7 @@ pub const SLRU: Algorithm = Algorithm::new::<Slru>(
 );
 
 impl Slru {
-    /// The segment that a new page enters.
+    /// Return the segment that a new page enters.
     #[inline]
     fn entrance(&self) -> usize {
         if !self.fills_upwards {

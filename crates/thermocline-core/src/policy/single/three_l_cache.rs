@@ -289,7 +289,7 @@ impl ThreeLCache {
         self.lists.push_front(FREE, frame);
     }
 
-    /// A page leaves the cache and is remembered.
+    /// Evict a page and remember it.
     fn evict(&mut self) -> PageId {
         let frame = self.victim();
         self.unpredict(frame);
@@ -299,7 +299,7 @@ impl ThreeLCache {
         self.frames.page(frame).expect("a cached page has a frame")
     }
 
-    /// The frame of the page to evict.
+    /// Return the frame of the page to evict.
     fn victim(&mut self) -> u32 {
         let oldest = self.lists.front(CACHED).expect("the cache is full");
         if self.evictions_left == 0 || self.predicted_pages == 0 {
@@ -462,7 +462,7 @@ impl ThreeLCache {
     }
 }
 
-/// The key of a candidate: how soon it is expected, and its last reference.
+/// Return the key of a candidate: how soon it is expected, and its last reference.
 #[inline]
 fn prediction(lists: &Lists<Record>, frame: u32) -> Option<Rank> {
     let Record { urgency, referred_at, .. } = *lists.value(frame);

@@ -53,7 +53,7 @@ pub(super) struct Rules {
 
 /// An algorithm of three queues.
 pub(super) trait Variant: Clone + Copy + Debug + Send {
-    /// Its rules with these values of its parameters.
+    /// Return its rules with these values of its parameters.
     fn rules(values: &Values) -> Rules;
 }
 
@@ -207,7 +207,7 @@ impl<V: Variant> Replacement for ThreeQueues<V> {
         self.queues.memory_bytes()
     }
 
-    /// The ghosts.
+    /// Return the ghosts.
     fn metadata_bytes(&self) -> usize {
         self.queues.len(GHOSTS) as usize * GHOST_BYTES
     }
@@ -219,13 +219,13 @@ impl<V: Variant> Replacement for ThreeQueues<V> {
     }
 }
 
-/// A share of some pages, rounded up.
+/// Return a share of some pages, rounded up.
 fn share_above(pages: u32, share: f64) -> u32 {
     let below = share_of(pages, share);
     below + u32::from(f64::from(below) < f64::from(pages) * share)
 }
 
-/// The value of a parameter that is compared with counters.
+/// Return the value of a parameter that is compared with counters.
 pub(super) fn count(values: &Values, name: &str) -> u8 {
     u8::try_from(values.integer(name))
         .expect("the parameter is declared within the counters' range")

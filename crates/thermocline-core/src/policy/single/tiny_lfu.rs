@@ -22,7 +22,7 @@ pub const PARAMETERS: &[Parameter] =
 
 /// An algorithm that can say which page it would evict next.
 pub trait NextVictim: Replacement {
-    /// The page that the next one to be admitted would replace; `None` while there is room.
+    /// Return the page that the next one to be admitted would replace; `None` while there is room.
     fn next_victim(&mut self) -> Option<PageId>;
 }
 

@@ -58,7 +58,7 @@ pub const TWO_Q: Algorithm = Algorithm::new::<TwoQ>(
 );
 
 impl TwoQ {
-    /// The paper's `reclaimfor` in a full cache.
+    /// Return the paper's `reclaimfor` in a full cache.
     #[inline]
     fn evict(&mut self) -> PageId {
         let is_hot = self.queues.len(NEW) <= self.new_pages && !self.queues.is_empty(HOT);

@@ -272,7 +272,7 @@ impl BufferModel for LbClock {
         self.ring.iter().flat_map(|(block, _)| block.pages.iter().copied()).collect()
     }
 
-    /// The ring from the hand on, `*` after blocks with the recency bit.
+    /// Return the ring from the hand on, `*` after blocks with the recency bit.
     fn state(&self) -> String {
         join(self.places_from_hand().map(|place| {
             let (block, is_recent) = &self.ring[place];

@@ -179,7 +179,7 @@ pub(crate) struct Setup {
 }
 
 impl Default for Setup {
-    /// The sheet's defaults.
+    /// Return the sheet's defaults.
     fn default() -> Self {
         Self {
             pages_per_block: 64,
@@ -288,7 +288,7 @@ impl Hwb {
         self.sigma * long_term + (1.0 - self.sigma) * short_term
     }
 
-    /// The two terms of Eq. 1, without their weights.
+    /// Return the two terms of Eq. 1, without their weights.
     fn terms(&self, page: u64) -> (f64, f64) {
         let record = &self.records[&page];
         let long_term = record.frequency() / self.mean_frequency();
@@ -607,7 +607,7 @@ impl BufferModel for Hwb {
         pages.chain(self.cold.pages()).collect()
     }
 
-    /// The regions that are not empty, each with the most recently used first.
+    /// Return the regions that are not empty, each with the most recently used first.
     fn state(&self) -> String {
         let list = |pages: &[u64]| join(pages.iter().map(u64::to_string));
         [("hot", list(&self.hot)), ("warm", list(&self.warm)), ("cold", self.cold.text())]

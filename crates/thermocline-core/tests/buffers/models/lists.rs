@@ -86,7 +86,7 @@ impl List {
         dirty_pages(&self.entries)
     }
 
-    /// The pages, `d` after dirty ones.
+    /// Return the pages, `d` after dirty ones.
     fn text(&self) -> String {
         let word =
             |entry: &Entry| format!("{}{}", entry.page, if entry.is_dirty { "d" } else { "" });
@@ -203,7 +203,7 @@ impl BufferModel for LruWsr {
         self.list.dirty()
     }
 
-    /// The pages, `c` after those marked cold.
+    /// Return the pages, `c` after those marked cold.
     fn state(&self) -> String {
         let word =
             |entry: &Entry| format!("{}{}", entry.page, if entry.is_cold { "c" } else { "" });

@@ -31,9 +31,9 @@ pub(crate) trait BufferModel {
     fn access(&mut self, page: u64, write: bool) -> Vec<Vec<u64>>;
     /// Return `true` if the page is in the buffer.
     fn contains(&self, page: u64) -> bool;
-    /// The dirty pages in the buffer.
+    /// Return the dirty pages in the buffer.
     fn dirty(&self) -> BTreeSet<u64>;
-    /// A text of the state in the sheet's notation, for vectors.
+    /// Return a text of the state in the sheet's notation, for vectors.
     fn state(&self) -> String;
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The pages in ascending order.
+    /// Return the pages in ascending order.
     pub(crate) fn batch(&self) -> Vec<u64> {
         self.pages.iter().copied().collect()
     }
@@ -106,7 +106,7 @@ impl BlockList {
         self.blocks.iter().flat_map(|block| block.pages.iter().copied()).collect()
     }
 
-    /// The blocks, the most recently used first.
+    /// Return the blocks, the most recently used first.
     pub(crate) fn blocks(&self) -> &[Block] {
         &self.blocks
     }
@@ -138,7 +138,7 @@ impl BlockList {
         self.blocks.push(block);
     }
 
-    /// The least recently used block, but not the spared one unless it is the only one.
+    /// Return the least recently used block, but not the spared one unless it is the only one.
     pub(crate) fn tail_except(&self, spared: Option<u64>) -> Option<u64> {
         let others = self.blocks.iter().rev().find(|block| Some(block.number) != spared);
         others.or(self.blocks.last()).map(|block| block.number)

@@ -290,7 +290,8 @@ impl Bcache {
         }
     }
 
-    /// The least summand of the rate, if the buckets in use could hold four times what is dirty.
+    /// Return the least summand of the rate, if the buckets in use could hold four times what is
+    /// dirty.
     fn fragmentation(&self) -> Option<i64> {
         let (dirty, used) = (self.dirty.len(), self.buckets.len() - self.available);
         if dirty == 0 || used * self.bucket_pages < 4 * dirty {
@@ -372,8 +373,8 @@ impl Device for Bcache {
         self.dirty.clone()
     }
 
-    /// The buckets that have been written to, `*` after a dirty page, `.` for a dead one; then the percent
-    /// in use, priorities less the first one, and the average of the reading task.
+    /// Return the buckets that have been written to, `*` after a dirty page, `.` for a dead one;
+    /// then the percent in use, priorities less the first one, and the average of the reading task.
     fn state(&self) -> String {
         let written = self.buckets.iter().filter(|bucket| !bucket.pages.is_empty());
         let word = |place: &Option<u32>| match place {

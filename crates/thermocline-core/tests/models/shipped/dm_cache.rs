@@ -401,7 +401,8 @@ impl Device for DmCache {
         self.dirty.all().into_iter().flat_map(|block| self.pages_of(block)).collect()
     }
 
-    /// The clean and the dirty queue, the hotspots with their levels, the level of promotion, the jump.
+    /// Return the clean and the dirty queue, the hotspots with their levels, the level of
+    /// promotion, the jump.
     fn state(&self) -> String {
         let mut hotspots = self.hotspot.all();
         hotspots.sort_unstable();

@@ -131,7 +131,7 @@ impl Device for Pcache {
         self.dirty.clone()
     }
 
-    /// The keys that have not left, `.` for one whose page was written again.
+    /// Return the keys that have not left, `.` for one whose page was written again.
     fn state(&self) -> String {
         let keys = self.used.iter().flat_map(|segment| &segment.keys);
         let word = |key: &Option<u32>| key.map_or(".".to_owned(), |page| page.to_string());

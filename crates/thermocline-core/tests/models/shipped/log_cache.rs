@@ -223,7 +223,8 @@ impl Model for LogCache {
         }
     }
 
-    /// The pages of each region in quotes, `.` for a dead one; the regions on probation; the refused sets.
+    /// Return the pages of each region in quotes, `.` for a dead one; the regions on probation; the
+    /// refused sets.
     fn state(&self) -> String {
         let mut regions = vec![String::new(); self.regions];
         for region in self.full.iter().chain(&self.open) {

@@ -13,7 +13,7 @@ use thermocline_core::{Access, Op, Tier};
 
 use super::{Counts, LruMemory, Model, value};
 
-/// The specification of a shipped cache, if it is one of those below a page cache.
+/// Return the specification of a shipped cache, if it is one of those below a page cache.
 pub(crate) fn build(
     policy: &str,
     given: &[(String, String)],
@@ -49,7 +49,7 @@ fn region_pages(flash: u32) -> u32 {
     pages
 }
 
-/// A count as a signed number.
+/// Return a count as a signed number.
 fn signed(count: usize) -> i64 {
     i64::try_from(count).expect("counts of tests are small")
 }
@@ -113,11 +113,11 @@ impl Store {
 
 /// Device below the page cache.
 pub(crate) trait Device {
-    /// The version of a page, and all that follows.
+    /// Return the version of a page, and all that follows.
     fn read(&mut self, page: u32, store: &mut Store) -> u64;
     /// A new version of a page, from memory or from above, and all that follows.
     fn write(&mut self, page: u32, version: u64, is_eviction: bool, store: &mut Store);
-    /// The pages whose copy on flash is newer than the disk's, as the cache has it.
+    /// Return the pages whose copy on flash is newer than the disk's, as the cache has it.
     fn dirty(&self) -> BTreeSet<u32>;
     fn state(&self) -> String;
 }

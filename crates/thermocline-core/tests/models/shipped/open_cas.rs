@@ -352,7 +352,7 @@ impl Device for OpenCas {
         self.lines.values().flat_map(|line| line.dirty.iter().copied()).collect()
     }
 
-    /// The clean and the dirty list, `|` behind the hot half; the table of the filter.
+    /// Return the clean and the dirty list, `|` behind the hot half; the table of the filter.
     fn state(&self) -> String {
         let words = |list: &[u32]| {
             let (hot, cold) = list.split_at(list.len() / 2);

@@ -170,7 +170,8 @@ impl Rule for ClockPro {
         Outcome::Admitted(victim)
     }
 
-    /// The list: H hot, C cold, T cold on test, N no longer resident, `r` referenced; the target.
+    /// Return the list: H hot, C cold, T cold on test, N no longer resident, `r` referenced; the
+    /// target.
     fn state(&self) -> String {
         let entries = self.list.iter().map(|entry| {
             let kind = match (entry.kind, entry.is_on_test) {

@@ -60,7 +60,7 @@ impl Choice {
         usize::from(self.draws.unit() >= self.weights[0])
     }
 
-    /// The expert whose history has the page, and what it knows.
+    /// Return the expert whose history has the page, and what it knows.
     fn take(&mut self, number: u32) -> Option<(usize, Page)> {
         (0..2).find_map(|expert| Some((expert, self.histories[expert].take(number)?)))
     }
@@ -166,7 +166,7 @@ impl Rule for LeCaR {
         outcome
     }
 
-    /// The cache, the histories of LRU and LFU, with counts, and the weight of LRU.
+    /// Return the cache, the histories of LRU and LFU, with counts, and the weight of LRU.
     fn state(&self) -> String {
         format!("{} | {}", self.cache.state(), self.choice.state())
     }
@@ -187,7 +187,7 @@ struct Cacheus {
     time: u32,
 }
 
-/// The share of two counts, rounded, at least one.
+/// Return the share of two counts, rounded, at least one.
 fn step(more: usize, less: usize) -> usize {
     share(1, more as f64 / less.max(1) as f64 + 0.5).max(1)
 }

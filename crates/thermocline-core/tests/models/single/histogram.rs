@@ -50,13 +50,13 @@ impl Histogram {
         }
     }
 
-    /// The block of a page, and its counter in each row.
+    /// Return the block of a page, and its counter in each row.
     fn counters(&self, page: u32) -> (usize, [usize; ROWS]) {
         let places = [0, 5, 10, 15].map(|skipped| bits(hash(page, 1), skipped, 5));
         (scaled(hash(page, 0), self.blocks.len()), places)
     }
 
-    /// The bits of a page in the doorkeeper: three in one word of 64.
+    /// Return the bits of a page in the doorkeeper: three in one word of 64.
     fn door_bits(page: u32, door: &[bool]) -> [usize; 3] {
         let word = scaled(hash(page, 2), door.len() / 64);
         [0, 6, 12].map(|skipped| word * 64 + bits(hash(page, 3), skipped, 6))

@@ -116,7 +116,7 @@ impl ThreeLCache {
         Samples::row([at - self.last(place), first, second, third, references])
     }
 
-    /// The mark of a page, if it has one, becomes a sample or not.
+    /// Return the mark of a page, if it has one, becomes a sample or not.
     fn learn(&mut self, place: Place, distance: impl Fn(&Self, u32) -> u32) -> bool {
         let Some(marked) = self.known(place).marked else { return false };
         let is_sample = self.model.is_none() || self.draws.below(4) == 0;
@@ -264,7 +264,7 @@ impl Walk {
     }
 }
 
-/// The references that 99 % had at most, interpolated.
+/// Return the references that 99 % had at most, interpolated.
 fn limit(evicted: &[u64]) -> u64 {
     let of_class =
         |class: u32| evicted.iter().filter(|n| n.ilog2().min(15) == class).count() as u64;

@@ -24,7 +24,7 @@ impl Lrfu {
         self.references[&page].iter().map(weight).sum()
     }
 
-    /// The page with the least sum; of equal sums, the one referenced longer ago.
+    /// Return the page with the least sum; of equal sums, the one referenced longer ago.
     fn victim(&self) -> u32 {
         let rank = |page: &u32| (self.crf(*page), self.references[page].last().copied());
         let pages = self.references.keys().copied();
@@ -52,7 +52,7 @@ impl Rule for Lrfu {
         Outcome::Admitted(victim)
     }
 
-    /// Pages with their sums.
+    /// Return the pages with their sums.
     fn state(&self) -> String {
         join(self.references.keys().map(|&page| format!("{page}:{:.3}", self.crf(page))))
     }

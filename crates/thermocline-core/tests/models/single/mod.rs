@@ -35,7 +35,7 @@ pub(crate) trait Rule {
     fn state(&self) -> String;
 }
 
-/// The specification of a policy of RAM over the disk.
+/// Return the specification of a policy of RAM over the disk.
 pub(crate) fn build(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
     match policy {
         "lfu" => {
@@ -81,7 +81,7 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], capacity: usize) -
     }
 }
 
-/// The same, of those that remember pages.
+/// Return the same, of those that remember pages.
 fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
     match policy {
         "2q" => boxed(TwoQ {
@@ -163,7 +163,7 @@ fn boxed(rule: impl Rule + 'static) -> Box<dyn Model> {
     Box::new(OneTier::new(Box::new(rule)))
 }
 
-/// A share of some pages, rounded down.
+/// Return a share of some pages, rounded down.
 fn share(pages: usize, share: f64) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few pages")]
     let pages = (pages as f64 * share) as usize;

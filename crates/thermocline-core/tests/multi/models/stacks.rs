@@ -151,7 +151,7 @@ impl Ulc {
         Self { sizes: sizes.into(), ghosts_max, stack: vec![], moves: 0 }
     }
 
-    /// The place in the stack of a tier's least recently used page.
+    /// Return the place in the stack of a tier's least recently used page.
     fn yardstick(&self, tier: usize) -> Option<usize> {
         self.stack.iter().rposition(|entry| entry.1 == tier)
     }

@@ -190,7 +190,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Hwb {
-    /// An empty buffer.
+    /// Create an empty buffer.
     ///
     /// # Panics
     /// If `values` are not those of [`PARAMETERS`].
@@ -233,12 +233,12 @@ impl Hwb {
         }
     }
 
-    /// The pages that each region may hold: hot, warm and cold.
+    /// Return the pages that each region may hold: hot, warm and cold.
     pub fn region_sizes(&self) -> [u32; 3] {
         [Region::Hot, Region::Warm, Region::Cold].map(|region| self.sizes[region as usize])
     }
 
-    /// The weight of the frequency in a temperature.
+    /// Return the weight of the frequency in a temperature.
     pub fn sigma(&self) -> f64 {
         self.sigma.value()
     }
@@ -280,7 +280,7 @@ impl Hwb {
         self.sigma.weigh(frequency, distance)
     }
 
-    /// The terms of a page's temperature.
+    /// Return the terms of a page's temperature.
     fn terms(&self, page: u32) -> [f64; 2] {
         let Metadata { history, frequency } = &self.metadata[self.slot_of[page as usize] as usize];
         self.rules.terms(self.now, history, frequency, &self.frequencies)
@@ -485,7 +485,7 @@ impl Hwb {
     }
 }
 
-/// The list of the hot or the warm region.
+/// Return the list of the hot or the warm region.
 fn list_of(region: Region) -> u32 {
     if region == Region::Hot { HOT } else { WARM }
 }

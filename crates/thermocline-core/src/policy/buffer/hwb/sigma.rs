@@ -61,7 +61,7 @@ impl Sigma {
         self.step > 0.0
     }
 
-    /// The temperature (Eq. 1).
+    /// Return the temperature (Eq. 1).
     pub(super) fn weigh(&self, frequency: f64, distance: f64) -> f64 {
         self.value * frequency + (1.0 - self.value) * distance
     }

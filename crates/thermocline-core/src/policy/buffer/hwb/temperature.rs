@@ -75,8 +75,8 @@ impl Rules {
         }
     }
 
-    /// The next re-use distance (Eq. 2). Lambda is 0 while distances do not grow, which as an
-    /// exponent says: no longer than last time.
+    /// Return the next re-use distance (Eq. 2). Lambda is 0 while distances do not grow, which as
+    /// an exponent says: no longer than last time.
     fn predict(&self, last: u64, last_but_one: Option<u64>, residual: f64) -> f64 {
         let last = last as f64;
         let lambda = match last_but_one.map(|distance| distance as f64) {
@@ -88,8 +88,8 @@ impl Rules {
         (factor * last + residual).max(1.0)
     }
 
-    /// The terms of the temperature (Eq. 1), of the frequency and of the distance; a page that was
-    /// written once has no distance, and 0 for the term.
+    /// Return the terms of the temperature (Eq. 1), of the frequency and of the distance; a page
+    /// that was written once has no distance, and 0 for the term.
     pub(super) fn terms(
         &self,
         now: u64,
@@ -161,18 +161,18 @@ impl Frequencies {
         Frequency { current: known.current.saturating_add(1), ..known }
     }
 
-    /// The writes of a page in this period and the one before.
+    /// Return the writes of a page in this period and the one before.
     fn of(&self, frequency: &Frequency) -> f64 {
         let Frequency { current, previous, .. } = self.shifted(*frequency);
         f64::from(current) + f64::from(previous)
     }
 
-    /// The same, of all pages written in them, on average.
+    /// Return the same, of all pages written in them, on average.
     fn mean(&self) -> f64 {
         (self.current_writes + self.previous_writes) as f64 / self.pages as f64
     }
 
-    /// A frequency as of the period that it is now.
+    /// Return a frequency as of the period that it is now.
     fn shifted(&self, frequency: Frequency) -> Frequency {
         let period = self.period;
         match period - frequency.period {

@@ -481,7 +481,7 @@ impl Policy for ArcL2arc {
         self.arc.memory_bytes() + self.dirty.memory_bytes() + self.device.memory_bytes()
     }
 
-    /// The ghosts of ARC, and the headers of pages on flash.
+    /// Return the ghosts of ARC, and the headers of pages on flash.
     fn metadata_bytes(&self) -> usize {
         let headers_bytes = u64::from(self.device.len()) * self.header_bytes;
         self.arc.metadata_bytes() + usize::try_from(headers_bytes).unwrap_or(usize::MAX)
@@ -512,7 +512,7 @@ mod tests {
         entry.build(&setup, &entry.values(&given).unwrap()).unwrap()
     }
 
-    /// The pages that were copied to flash.
+    /// Return the pages that were copied to flash.
     fn fed(actions: &Actions) -> Vec<u32> {
         let copies = actions.as_slice().iter().filter_map(|action| match action {
             Action::Copy { page, target: Tier::FLASH, .. } => Some(page.0),

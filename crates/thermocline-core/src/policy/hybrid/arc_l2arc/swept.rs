@@ -81,7 +81,7 @@ struct Feed<'a> {
 }
 
 impl Swept {
-    /// A device and a memory above it, both sized in pages; a feed stands for `feed_ms`.
+    /// Create a device and a memory above it, both sized in pages; a feed stands for `feed_ms`.
     pub(super) fn new(
         ids: Ids,
         [memory_pages, flash_pages]: [u32; 2],

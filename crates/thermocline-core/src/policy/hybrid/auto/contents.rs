@@ -38,7 +38,7 @@ pub(super) struct Contents {
     flash_pages: u32,
 }
 
-/// The bits of a tier: there is a copy (the disk always has one), and it is not the newest.
+/// Return the bits of a tier: there is a copy (the disk always has one), and it is not the newest.
 const fn bits(tier: Tier) -> (u8, u8) {
     match tier {
         Tier::RAM => (MEMORY, MEMORY_OLD),
@@ -47,7 +47,7 @@ const fn bits(tier: Tier) -> (u8, u8) {
     }
 }
 
-/// The fastest tier that has the newest copy.
+/// Return the fastest tier that has the newest copy.
 const fn newest(state: u8) -> Tier {
     match state {
         _ if state & (MEMORY | MEMORY_OLD) == MEMORY => Tier::RAM,
@@ -56,7 +56,7 @@ const fn newest(state: u8) -> Tier {
     }
 }
 
-/// The state after an action on a page; zero if no cache has it any more.
+/// Return the state after an action on a page; zero if no cache has it any more.
 fn after(state: u8, action: Action) -> u8 {
     let next = match action {
         Action::Serve { op: Op::Read, .. } => state,
@@ -192,7 +192,8 @@ impl Contents {
         }
     }
 
-    /// The pages that have the first bit and lack the second one, the one used longest ago first.
+    /// Return the pages that have the first bit and lack the second one, the one used longest ago
+    /// first.
     fn pages_with(&self, has: u8, lacks: u8) -> Vec<PageId> {
         let is_one = |state: u8| state & has != 0 && state & lacks == 0;
         self.queue.iter().filter(|entry| is_one(entry.2)).map(|(_, page, _)| page).collect()

@@ -71,7 +71,7 @@ struct Challenger {
 }
 
 impl Controller {
-    /// The first candidate is in force.
+    /// Create a controller whose first candidate is in force.
     pub(super) fn new(words: Vec<&'static str>, caution: Caution) -> Self {
         let candidates = words.len();
         Self {
@@ -89,7 +89,7 @@ impl Controller {
         }
     }
 
-    /// The place of the candidate in force.
+    /// Return the place of the candidate in force.
     pub(super) const fn in_force(&self) -> usize {
         self.in_force
     }
@@ -167,7 +167,8 @@ impl Controller {
         (self.taken_ms - best_ms) / self.accesses.max(1) as f64
     }
 
-    /// Each candidate's word, and its I/O time per access since the beginning, in milliseconds.
+    /// Return each candidate's word, and its I/O time per access since the beginning, in
+    /// milliseconds.
     pub(super) fn times_ms_per_access(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         let accesses = self.accesses.max(1) as f64;
         self.words.iter().copied().zip(self.total_ms.iter().map(move |ms| ms / accesses))

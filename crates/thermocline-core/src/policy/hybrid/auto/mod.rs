@@ -88,7 +88,7 @@ pub const PARAMETERS: &[Parameter] = &[
     cost("disk_write_ms", "writing a page of the disk; auto: as the hierarchy says"),
 ];
 
-/// A measured cost of a device.
+/// Return a measured cost of a device.
 const fn cost(name: &'static str, summary: &'static str) -> Parameter {
     Parameter::real_or_auto(name, 0.0..=1e6)
         .summary(summary)
@@ -194,7 +194,7 @@ impl Choice {
     }
 }
 
-/// The costs of memory, flash and disk.
+/// Return the costs of memory, flash and disk.
 fn costs(setup: &Setup, values: &Values) -> [PageCost; 3] {
     let mut costs = *setup.costs.as_array::<3>().unwrap_or(&COSTS);
     for (cost, [read, write]) in costs[1..]

@@ -100,8 +100,8 @@ impl Sample {
         }
     }
 
-    /// The I/O time that each candidate would have taken for all accesses of a window, in milliseconds;
-    /// another window begins.
+    /// Return the I/O time that each candidate would have taken for all accesses of a window, in
+    /// milliseconds; another window begins.
     pub(super) fn end_window(&mut self) -> Vec<f64> {
         let (costs, rate) = (&self.costs, self.strata.rate());
         let time_ms = |one: &mut Miniature| mem::take(&mut one.counts).io_time_ms(costs) / rate;
@@ -142,7 +142,7 @@ impl Numbers {
         (Self::Table(table), pages)
     }
 
-    /// The number of a page, if it is in the sample.
+    /// Return the number of a page, if it is in the sample.
     #[inline]
     fn of(&self, strata: Strata, page: PageId) -> Option<PageId> {
         match self {

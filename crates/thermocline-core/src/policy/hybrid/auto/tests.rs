@@ -20,7 +20,7 @@ fn build(setup: &Setup, given: &[(&str, &str)]) -> Auto {
     Auto::new(setup, &values(given))
 }
 
-/// Accesses to hot pages, of which a few are others; a third are writes.
+/// Return the accesses to hot pages, of which a few are others; a third are writes.
 fn accesses(count: usize, first_hot: u32, seed: u64) -> Vec<Access> {
     let mut random = SplitMix64::new(seed);
     let mut access = || {

@@ -88,7 +88,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Pcache {
-    /// The place that is written next.
+    /// Return the place that is written next.
     fn head(&self) -> u64 {
         self.left + self.log.slots() as u64
     }

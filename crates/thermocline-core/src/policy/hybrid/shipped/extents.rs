@@ -41,18 +41,18 @@ impl Extents {
         Self { blocks, pages, starts, count }
     }
 
-    /// The block of a page.
+    /// Return the block of a page.
     #[inline]
     pub(super) fn of(&self, page: PageId) -> u32 {
         self.blocks.of(page)
     }
 
-    /// Number of blocks: each is less than this.
+    /// Return the number of blocks: each is less than this.
     pub(super) fn count(&self) -> u32 {
         self.blocks.count()
     }
 
-    /// The pages of a block that exist, in the order of their addresses.
+    /// Return the pages of a block that exist, in the order of their addresses.
     pub(super) fn pages(&self, block: u32) -> impl Iterator<Item = PageId> + '_ {
         let range = if self.starts.is_empty() {
             let first = block * self.blocks.pages_per_block();
@@ -63,7 +63,8 @@ impl Extents {
         range.map(|place| self.pages.get(place as usize).copied().unwrap_or(PageId(place)))
     }
 
-    /// Number of pages of a block that its device has and no access names, so that they have no id.
+    /// Return the number of pages of a block that its device has and no access names, so that they
+    /// have no id.
     pub(super) fn unnamed_pages(&self, block: u32) -> u32 {
         if self.starts.is_empty() {
             return 0;

@@ -19,7 +19,7 @@ pub(super) struct FreeSlots {
 }
 
 impl FreeSlots {
-    /// All slots below `slots`.
+    /// Return all slots below `slots`.
     pub(super) fn all(slots: u32) -> Self {
         let mut levels = vec![];
         let mut bits = slots as usize;
@@ -69,7 +69,7 @@ impl FreeSlots {
         }
     }
 
-    /// The first slot from this one on; the first of all if there is none.
+    /// Return the first slot from this one on; the first of all if there is none.
     pub(super) fn next(&self, from: u32) -> Option<u32> {
         self.first_from(from as usize).or_else(|| self.first_from(0))
     }

@@ -55,7 +55,7 @@ impl Time {
         self.now
     }
 
-    /// The time of the last access.
+    /// Return the time of the last access.
     pub(super) const fn now(&self) -> Nanos {
         self.now
     }
@@ -70,7 +70,7 @@ impl Time {
     }
 }
 
-/// The time so many seconds after another.
+/// Return the time so many seconds after another.
 pub(super) const fn after(now: Nanos, seconds: u64) -> Nanos {
     Nanos(now.0.saturating_add(seconds.saturating_mul(SECOND)))
 }

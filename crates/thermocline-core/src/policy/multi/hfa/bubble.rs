@@ -57,13 +57,13 @@ impl Bubble {
         Self { nodes: (0..frames).map(node).collect(), roots: vec![NONE; queues], steps: 0 }
     }
 
-    /// The last frame of a queue that is hotter than `hotness`.
+    /// Return the last frame of a queue that is hotter than `hotness`.
     pub(super) fn last_hotter(&mut self, queue: usize, hotness: f64) -> Option<u32> {
         let root = self.roots[queue];
         (root != NONE && self.node(root).hottest > hotness).then(|| self.descend(root, hotness))
     }
 
-    /// The last frame ahead of `frame` that is hotter than `hotness`.
+    /// Return the last frame ahead of `frame` that is hotter than `hotness`.
     pub(super) fn last_hotter_ahead(&mut self, frame: u32, hotness: f64) -> Option<u32> {
         let mut id = frame;
         loop {
@@ -197,7 +197,7 @@ impl Bubble {
         &mut self.nodes[id as usize]
     }
 
-    /// The last hotter frame of a subtree that has one.
+    /// Return the last hotter frame of a subtree that has one.
     fn descend(&mut self, mut id: u32, hotness: f64) -> u32 {
         loop {
             self.steps += 1;
@@ -212,7 +212,7 @@ impl Bubble {
         }
     }
 
-    /// The greatest hotness of a subtree, from its children's.
+    /// Return the greatest hotness of a subtree, from its children's.
     fn hottest(&self, id: u32) -> f64 {
         let node = self.node(id);
         let children = [node.ahead, node.behind].into_iter().filter(|&child| child != NONE);

@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The places behind the page that entered a queue, if one did.
+    /// Return the places behind the page that entered a queue, if one did.
     fn passed(mut before: Vec<u32>, after: &[u32]) -> usize {
         before.sort_unstable();
         let entered = after.iter().position(|frame| before.binary_search(frame).is_err());

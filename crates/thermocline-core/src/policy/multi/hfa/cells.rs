@@ -52,17 +52,17 @@ impl Cells {
         table[row_of(number)].fill(ABSENT);
     }
 
-    /// The frame of a page in a first level or, whichever it is, in a shared one; of one client, in
-    /// any.
+    /// Return the frame of a page in a first level or, whichever it is, in a shared one; of one
+    /// client, in any.
     #[inline]
     pub(super) fn frame(&self, level: usize, page: PageId) -> u32 {
         let row = self.row(page);
         row.map_or(ABSENT, |row| self.table[row + level.min(self.frames - 1)])
     }
 
-    /// The frame of a page whose cells were [asked for](Self::prefetch), if there is one client and no
-    /// search would be needed; otherwise frame 0. It is for prefetching: a branch on whether the page
-    /// has a frame could not be predicted.
+    /// Return the frame of a page whose cells were [asked for](Self::prefetch), if there is one
+    /// client and no search would be needed; otherwise frame 0. It is for prefetching: a branch on
+    /// whether the page has a frame could not be predicted.
     #[inline]
     pub(super) fn known_frame(&self, page: PageId) -> u32 {
         let row = self.numbers.find_at_once(page).map_or(0, |number| number as usize * self.stride);
@@ -76,27 +76,28 @@ impl Cells {
         self.table[row + level.min(self.frames - 1)] = frame;
     }
 
-    /// The newest record of a page at a level.
+    /// Return the newest record of a page at a level.
     #[inline]
     pub(super) fn newest_hint(&self, level: usize, page: PageId) -> u32 {
         self.row(page).map_or(ABSENT, |row| self.table[row + self.frames + level])
     }
 
-    /// The cell for the newest record of a page that has cells.
+    /// Return the cell for the newest record of a page that has cells.
     #[inline]
     pub(super) fn newest_hint_mut(&mut self, level: usize, page: PageId) -> &mut u32 {
         let row = self.row(page).expect("a page that enters or leaves has cells");
         &mut self.table[row + self.frames + level]
     }
 
-    /// The pages that have cells, each with the first one, that of its frame if there is one client.
+    /// Return the pages that have cells, each with the first one, that of its frame if there is one
+    /// client.
     pub(super) fn iter(&self) -> impl Iterator<Item = (PageId, u32)> + '_ {
         let rows = self.table.chunks_exact(self.stride);
         let numbers = 0..self.numbers.taken();
         numbers.zip(rows).map(|(number, row)| (self.numbers.page(number), row[0]))
     }
 
-    /// The newest records of all pages at a level, for tests of the invariants.
+    /// Return the newest records of all pages at a level, for tests of the invariants.
     pub(super) fn newest_hints(&self, level: usize) -> impl Iterator<Item = (PageId, u32)> + '_ {
         self.iter().map(move |(page, _)| (page, self.newest_hint(level, page)))
     }

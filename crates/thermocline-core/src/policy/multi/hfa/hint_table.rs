@@ -156,8 +156,8 @@ impl HintTable {
         (id, self.weigh(page, id, weights).0)
     }
 
-    /// The hints that count of a page, weighted by how many periods ago they were given, newest
-    /// first, and whether there is one.
+    /// Return the hints that count of a page, weighted by how many periods ago they were given,
+    /// newest first, and whether there is one.
     #[inline]
     pub(super) fn weigh(&self, page: PageId, newest: u32, weights: &[f64]) -> (f64, bool) {
         // A sum of nothing would be -0, whose bits are not those of the least hotness.
@@ -266,7 +266,7 @@ impl HintTable {
         low(self.period).wrapping_sub(record.period)
     }
 
-    /// A record and its count, if it counts and is of this page.
+    /// Return a record and its count, if it counts and is of this page.
     #[inline]
     fn find(&self, page: PageId, id: u32) -> Option<(Record, u32)> {
         let found = match self.ring.get(id as usize) {
@@ -362,7 +362,7 @@ impl HintTable {
         }
     }
 
-    /// The first record in the ring that counts, if there is one.
+    /// Return the first record in the ring that counts, if there is one.
     #[inline]
     fn first_single(&mut self) -> u32 {
         while self.ring[self.first as usize].page == NONE {
@@ -375,7 +375,7 @@ impl HintTable {
         self.first
     }
 
-    /// The place after another one in the ring.
+    /// Return the place after another one in the ring.
     #[inline]
     fn after(&self, id: u32) -> u32 {
         if id as usize + 1 == self.ring.len() { 0 } else { id + 1 }
@@ -403,7 +403,7 @@ impl HintTable {
     }
 }
 
-/// The lower bits of a period.
+/// Return the lower bits of a period.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the lower bits are what is wanted")]
 const fn low(period: u64) -> u32 {

@@ -56,7 +56,7 @@ impl History {
         }
     }
 
-    /// The K-step hint value: the greater, the more active the page; never negative.
+    /// Return the K-step hint value: the greater, the more active the page; never negative.
     #[inline]
     pub(super) fn value(&self, page: PageId) -> f64 {
         self.numbers.find(page).map_or(0.0, |number| self.histories.value(number))

@@ -68,7 +68,7 @@ impl HitCounts {
         }
     }
 
-    /// The fewest hits of a page, if there is one.
+    /// Return the fewest hits of a page, if there is one.
     #[inline]
     pub(super) fn least(&self) -> Option<u32> {
         if self.has_word == 0 {

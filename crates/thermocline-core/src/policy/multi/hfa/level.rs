@@ -64,7 +64,7 @@ impl Level {
         }
     }
 
-    /// The pages that Q2 may hold if it keeps to its size.
+    /// Return the pages that Q2 may hold if it keeps to its size.
     #[inline]
     pub(super) fn q2_capacity_pages(&self) -> u32 {
         self.capacity_pages - self.q1_capacity_pages

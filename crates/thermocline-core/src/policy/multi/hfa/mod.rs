@@ -228,8 +228,8 @@ fn build_oracle(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(hfa)
 }
 
-/// The hints that H-HFA gives on some accesses, for a run of Oracle HFA with these values. Parameters
-/// that only H-HFA has are at their defaults, unless the values are its own.
+/// Return the hints that H-HFA gives on some accesses, for a run of Oracle HFA with these values.
+/// Parameters that only H-HFA has are at their defaults, unless the values are its own.
 pub fn record_hints(
     setup: &Setup,
     values: &Values,
@@ -314,7 +314,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// The frame of a page that the client sees.
+    /// Return the frame of a page that the client sees.
     #[inline]
     fn frame_of(&self, page: PageId) -> u32 {
         let frame = self.frame_at(self.client.into(), page);
@@ -324,8 +324,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.frame_at(self.levels.len(), page)
     }
 
-    /// The frame of a page in a first level or, whichever it is, in a shared one; of one client, in
-    /// any.
+    /// Return the frame of a page in a first level or, whichever it is, in a shared one; of one
+    /// client, in any.
     #[inline]
     fn frame_at(&self, level: usize, page: PageId) -> u32 {
         self.cells.frame(level, page)
@@ -359,19 +359,19 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         level < usize::from(self.clients.get())
     }
 
-    /// The level above a shared one, on the path of the client.
+    /// Return the level above a shared one, on the path of the client.
     #[inline]
     fn above(&self, level: usize) -> usize {
         if self.is_top(level - 1) { self.client.into() } else { level - 1 }
     }
 
-    /// The level below another one, or the number of levels.
+    /// Return the level below another one, or the number of levels.
     #[inline]
     fn below(&self, level: usize) -> usize {
         (level + 1).max(self.clients.get().into())
     }
 
-    /// The last level that the client sees.
+    /// Return the last level that the client sees.
     #[inline]
     fn lowest(&self) -> usize {
         let last = self.levels.len() - 1;

@@ -109,7 +109,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         place
     }
 
-    /// The hints of a page at a level that count, weighted (Eq. 2), and whether there is one.
+    /// Return the hints of a page at a level that count, weighted (Eq. 2), and whether there is
+    /// one.
     #[inline]
     pub(super) fn look_up(&self, index: usize, page: PageId) -> (f64, bool) {
         match &self.future {
@@ -145,7 +146,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// The hints of a page with this newest record.
+    /// Return the hints of a page with this newest record.
     #[inline]
     pub(super) fn weigh_records(&self, level: usize, page: PageId, newest: u32) -> (f64, bool) {
         self.levels[level].hints.weigh(page, newest, &self.settings.weights)
@@ -160,12 +161,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// The periods whose hints an oracle counts.
+    /// Return the periods whose hints an oracle counts.
     fn horizon(&self) -> core::ops::Range<u64> {
         self.period..self.period.saturating_add(u64::from(self.settings.k))
     }
 
-    /// The newest record of a page in the table of a level.
+    /// Return the newest record of a page in the table of a level.
     #[inline]
     pub(super) fn newest_hint(&self, level: usize, page: PageId) -> u32 {
         self.cells.newest_hint(level, page)

@@ -89,7 +89,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         })
     }
 
-    /// The time of the first hit that makes a page hot.
+    /// Return the time of the first hit that makes a page hot.
     #[inline]
     fn first_hit_that_counts(&self) -> u64 {
         let period = self.settings.period;
@@ -220,7 +220,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// The hottest first; those that are equally hot keep their order.
+    /// Return the hottest first; those that are equally hot keep their order.
     fn sorted_by_hotness(&self, mut frames: Vec<u32>) -> Vec<u32> {
         let hotness_of = |frame: u32| self.queues.frame(frame).hotness;
         frames.sort_by(|&one, &other| hotness_of(other).total_cmp(&hotness_of(one)));

@@ -257,19 +257,19 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         self.lists.len(list((level, queue)))
     }
 
-    /// The first frame of Q1.
+    /// Return the first frame of Q1.
     #[inline]
     pub(super) fn front_of_q1(&self, level: usize) -> Option<u32> {
         self.lists.front(list((level, Queue::Q1)))
     }
 
-    /// The last frame of Q1.
+    /// Return the last frame of Q1.
     #[inline]
     pub(super) fn back_of_q1(&self, level: usize) -> Option<u32> {
         self.lists.back(list((level, Queue::Q1)))
     }
 
-    /// The frame that is likely to be the victim after another one.
+    /// Return the frame that is likely to be the victim after another one.
     #[inline]
     pub(super) fn before(&self, frame: u32) -> Option<u32> {
         self.lists.before(frame)
@@ -295,7 +295,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         }
     }
 
-    /// The frames of a queue, head first.
+    /// Return the frames of a queue, head first.
     pub(super) fn frames(&self, level: usize, queue: Queue) -> Vec<u32> {
         if self.sorts_q2 && queue == Queue::Q2 {
             let run = |&frame: &u32| self.frame(frame).run;
@@ -309,7 +309,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         self.lists.iter(list((level, queue))).collect()
     }
 
-    /// The next page to leave a level: Q2's, unless that is empty.
+    /// Return the next page to leave a level: Q2's, unless that is empty.
     #[inline]
     pub(super) fn victim(&self, level: usize) -> Option<u32> {
         let of_q2 = match Self::STRATEGY {
@@ -326,13 +326,13 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         self.runs[level].coldest().is_none_or(|(coldest, _)| hotness < coldest)
     }
 
-    /// The fewest hits of a page in Q2, if it has a page.
+    /// Return the fewest hits of a page in Q2, if it has a page.
     #[inline]
     pub(super) fn least_hits(&self, level: usize) -> Option<u32> {
         self.q2_hits[level].least()
     }
 
-    /// The lowest hint value of a page in Q2, if it has a page.
+    /// Return the lowest hint value of a page in Q2, if it has a page.
     #[inline]
     pub(super) fn least_value(&self, level: usize) -> Option<f64> {
         self.runs[level].coldest().map(|(value, _)| value)

@@ -71,7 +71,7 @@ impl Runs {
         }
     }
 
-    /// A page enters, as the newest of its hotness.
+    /// Insert a page as the newest of its hotness.
     #[inline]
     pub(super) fn insert(&mut self, page: u32, hotness: f64) -> Entry {
         let bits = hotness.to_bits();
@@ -97,12 +97,12 @@ impl Runs {
         }
     }
 
-    /// The hotness of the pages of a run.
+    /// Return the hotness of the pages of a run.
     pub(super) fn value_of(&self, id: u32) -> f64 {
         f64::from_bits(self.table[id as usize].bits)
     }
 
-    /// The last page of the queue, and its hotness.
+    /// Return the last page of the queue, and its hotness.
     #[inline]
     pub(super) fn coldest(&self) -> Option<(f64, u32)> {
         let (_, run) = self.order.least()?;
@@ -110,7 +110,7 @@ impl Runs {
         Some((f64::from_bits(run.bits), run.oldest))
     }
 
-    /// The newest pages of all runs, in the order of the queue from head to tail.
+    /// Return the newest pages of all runs, in the order of the queue from head to tail.
     pub(super) fn newest(&self) -> impl Iterator<Item = u32> + '_ {
         let mut order: Vec<_> = self.order.iter().collect();
         order.sort_unstable();

@@ -24,7 +24,7 @@ pub(super) enum Strategy {
 }
 
 impl Strategy {
-    /// The one with this number, so that the code of each policy is compiled for it alone.
+    /// Return the one with this number, so that the code of each policy is compiled for it alone.
     pub(super) const fn of(number: u8) -> Self {
         match number {
             0 => Self::Demote,
@@ -239,7 +239,7 @@ impl Settings {
         }
     }
 
-    /// The hint part of Eq. 3: F / (kT).
+    /// Return the hint part of Eq. 3: F / (kT).
     #[inline]
     pub(super) fn hint_hotness(&self, frequency: f64) -> f64 {
         frequency / self.window

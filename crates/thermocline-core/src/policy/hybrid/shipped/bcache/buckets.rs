@@ -123,7 +123,7 @@ impl Buckets {
         empty
     }
 
-    /// Pages of all buckets.
+    /// Return the number of pages of all buckets.
     fn pages(&self) -> u64 {
         self.all.len() as u64 * u64::from(self.bucket_pages)
     }
@@ -296,7 +296,7 @@ impl Buckets {
         self.free.push_back(number);
     }
 
-    /// The pages on flash.
+    /// Return the pages on flash.
     pub(super) fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
         (0..self.slots.count()).filter_map(|slot| self.slots.page(slot))
     }

@@ -308,8 +308,9 @@ impl Dirty for DirtyPages {
     }
 }
 
-/// The size of a bucket, as make-bcache and the kernel have it in the whole cache. For a sample of the
-/// accesses the cache is smaller, and still has buckets of that size as long as there are enough.
+/// Return the size of a bucket, as make-bcache and the kernel have it in the whole cache. For a
+/// sample of the accesses the cache is smaller, and still has buckets of that size as long as there
+/// are enough.
 fn bucket_pages(setup: &Setup) -> u32 {
     let flash_pages = setup.capacity_pages[1];
     let rate = setup.inputs.sample_rate.unwrap_or(1.0);

@@ -161,8 +161,8 @@ impl Rate {
     }
 }
 
-/// The least proportional part, if `dirty` sectors are scattered over many buckets: the data of one bucket
-/// is soon written, and then the bucket can be used again.
+/// Return the least proportional part, if `dirty` sectors are scattered over many buckets: the data
+/// of one bucket is soon written, and then the bucket can be used again.
 fn fragmentation(dirty: i64, usage: Usage) -> i64 {
     let Usage { percent, buckets, bucket_sectors } = usage;
     let is_scattered = dirty > 0 && buckets * bucket_sectors / dirty > SCATTERED;

@@ -82,7 +82,7 @@ impl Levels {
         self.height
     }
 
-    /// The number of entries.
+    /// Return the number of entries.
     pub(super) fn len(&self) -> u32 {
         self.len
     }
@@ -91,7 +91,7 @@ impl Levels {
         self.lists.contains(entry)
     }
 
-    /// The level of an entry.
+    /// Return the level of an entry.
     ///
     /// # Panics
     /// If it has none.
@@ -113,8 +113,8 @@ impl Levels {
         level
     }
 
-    /// The first entry of the lowest level below `below`. Unless sentinels are crossed, a level counts up
-    /// to the first of them only.
+    /// Return the first entry of the lowest level below `below`. Unless sentinels are crossed, a
+    /// level counts up to the first of them only.
     pub(super) fn peek(&self, below: u32, crosses_sentinels: bool) -> Option<u32> {
         (0..below).find_map(|level| {
             let first = self.lists.front(level)?;
@@ -186,7 +186,7 @@ impl Levels {
         }
     }
 
-    /// All entries, those of the lowest level first.
+    /// Return all entries, those of the lowest level first.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.height).flat_map(|level| self.lists.iter(level)).filter(|&id| self.is_real(id))
     }

@@ -229,7 +229,7 @@ impl DmCache {
         self.slots.find(PageId(self.extents.of(page)))
     }
 
-    /// A request for a cached block.
+    /// Route a request for a cached block.
     fn hit(&mut self, slot: u32, op: Op) -> Route {
         let is_dirty = self.dirty.contains(slot);
         if !self.is_hit[slot as usize] {
@@ -250,7 +250,7 @@ impl DmCache {
         }
     }
 
-    /// A request for a block that is not cached.
+    /// Route a request for a block that is not cached.
     fn miss(&mut self, page: PageId, op: Op) -> Route {
         let is_hot = self.hotspots.access(page);
         let is_whole = op == Op::Write && self.mode == Mode::WriteBack && self.whole_block_writes;
@@ -464,8 +464,8 @@ impl BlockCache for DmCache {
 }
 
 impl Periods {
-    /// The queues of hotspots and of cached blocks are spread out at once; blocks become old only after a
-    /// period.
+    /// Create periods after which the queues of hotspots and of cached blocks are spread out at
+    /// once; blocks become old only after a period.
     fn new(seconds: [u64; 4]) -> Self {
         let first = |period: usize| after(Nanos(0), seconds[period]);
         Self { seconds, next: [first(WRITEBACK), first(DEMOTE), Nanos(0), Nanos(0)] }
@@ -602,8 +602,8 @@ mod tests {
     use super::*;
     use crate::{Access, Counts, registry};
 
-    /// Number of pages written back in three seconds in which a promoted, dirty block is written, while
-    /// another page is read from the disk every `disk_every_ms` milliseconds.
+    /// Return the number of pages written back in three seconds in which a promoted, dirty block is
+    /// written, while another page is read from the disk every `disk_every_ms` milliseconds.
     fn written_back(disk_every_ms: u64) -> u64 {
         let given = [("mode", "writeback"), ("block_pages", "1"), ("whole_block_writes", "true")]
             .map(|(name, text)| (name.into(), text.into()));

@@ -92,7 +92,7 @@ impl Alru {
         }
     }
 
-    /// The lines that are cleaned at once, as too many are dirty.
+    /// Return the lines that are cleaned at once, as too many are dirty.
     pub(super) fn excess(&mut self) -> Option<Vec<u32>> {
         let [high, low] = self.dirty_max?;
         let dirty = u64::from(self.written.len(ALL));
@@ -100,7 +100,8 @@ impl Alru {
         self.has_excess.then(|| self.written.iter(ALL).take(self.batch as usize).collect())
     }
 
-    /// The lines that the cleaner takes when it wakes next in a gap without requests, if it does.
+    /// Return the lines that the cleaner takes when it wakes next in a gap without requests, if it
+    /// does.
     pub(super) fn wake(&mut self, idle: Nanos, now: Nanos) -> Option<Vec<u32>> {
         let oldest = *self.written.value(self.written.front(ALL)?);
         let is_idle = after(Nanos(now.0.saturating_sub(idle.0)), self.activity_s);
@@ -185,7 +186,8 @@ impl Acp {
             .expect("it is a part")
     }
 
-    /// The lines that the cleaner takes when it wakes next, if it has by now and anything is dirty.
+    /// Return the lines that the cleaner takes when it wakes next, if it has by now and anything is
+    /// dirty.
     pub(super) fn wake(&mut self, now: Nanos) -> Option<Vec<u32>> {
         if self.next_wake > now {
             return None;
@@ -203,7 +205,7 @@ impl Acp {
         Some(batch)
     }
 
-    /// The lines of the first chunk among those with most dirty lines.
+    /// Return the lines of the first chunk among those with most dirty lines.
     fn dirtiest_chunk(&self) -> Range<u32> {
         let first = (1..SHARES).rev().find_map(|share| self.chunks.front(share));
         let first = first.expect("a dirty line has a chunk") * self.chunk_lines;

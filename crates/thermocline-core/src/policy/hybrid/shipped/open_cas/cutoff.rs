@@ -75,7 +75,7 @@ impl Streams {
     }
 }
 
-/// The stream that a request continues, the one that grew last if there are several.
+/// Return the stream that a request continues, the one that grew last if there are several.
 fn find(streams: &VecDeque<Stream>, op: Op, number: u64) -> Option<usize> {
     streams.iter().rposition(|stream| stream.op == op && stream.next == number)
 }

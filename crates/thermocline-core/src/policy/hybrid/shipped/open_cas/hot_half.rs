@@ -28,27 +28,27 @@ impl<const LISTS: usize> HotHalves<LISTS> {
         Self { lists: Lists::with_values(entries, lists, false), halves: [Half::default(); LISTS] }
     }
 
-    /// The number of entries of a list.
+    /// Return the number of entries of a list.
     pub(super) fn len(&self, list: u32) -> u32 {
         self.lists.len(list)
     }
 
-    /// The list of an entry.
+    /// Return the list of an entry.
     pub(super) fn list_of(&self, entry: u32) -> Option<u32> {
         self.lists.list_of(entry)
     }
 
-    /// The entry that leaves first.
+    /// Return the entry that leaves first.
     pub(super) fn tail(&self, list: u32) -> Option<u32> {
         self.lists.back(list)
     }
 
-    /// The entry before one, which leaves after it.
+    /// Return the entry before one, which leaves after it.
     pub(super) fn before(&self, entry: u32) -> Option<u32> {
         self.lists.before(entry)
     }
 
-    /// The entries of a list, the one that leaves last in front.
+    /// Return the entries of a list, the one that leaves last in front.
     pub(super) fn iter(&self, list: u32) -> impl Iterator<Item = u32> + '_ {
         self.lists.iter(list)
     }

@@ -229,13 +229,13 @@ impl OpenCas {
         self.mapped.find(PageId(self.extents.of(page)))
     }
 
-    /// The place of a page in its line, as a bit.
+    /// Return the place of a page in its line, as a bit.
     fn bit(&self, page: PageId) -> u16 {
         let offset = self.geometry.page_number(page) % u64::from(self.line_pages);
         1 << offset
     }
 
-    /// The pages of a line that have one of these bits.
+    /// Return the pages of a line that have one of these bits.
     fn pages(&self, entry: u32, bits: u16) -> impl Iterator<Item = PageId> + '_ {
         let line = self.mapped.page(entry).0;
         self.extents.pages(line).filter(move |&page| bits & self.bit(page) != 0)
