@@ -1,4 +1,5 @@
-//! How long a hit in RAM takes, the copy included, and the copy alone: `cargo run --release --example hits`.
+//! Measures the time of a hit in RAM, with its copy, and of the copy alone: `cargo run --release
+//! --example hits`.
 #![expect(clippy::print_stdout, reason = "an example talks")]
 
 use std::time::Instant;
@@ -42,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The median time of a copy of a page at random.
+/// Return the median time of a copy of a page at random.
 fn copy_ns(pages: usize) -> u128 {
     let source = vec![1_u8; pages * 4096];
     let mut target = vec![0; 4096];

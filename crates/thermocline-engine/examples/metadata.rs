@@ -78,7 +78,8 @@ fn policy(options: &Options) -> Result<thermocline_core::BoxedPolicy, Box<dyn st
     Ok(policy.entry.build(&setup, &policy.values)?)
 }
 
-/// Accesses to pages anywhere, a third of them writes, until flash is full, and as many again.
+/// Return the accesses to pages anywhere, a third of them writes, until flash is full, and as many
+/// again.
 fn work(
     engine: &mut Engine<Nothing>,
     flash_pages: u32,

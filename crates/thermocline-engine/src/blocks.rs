@@ -15,12 +15,12 @@ pub(crate) enum Copied {
     Intact((table::Header, Vec<Option<Row>>)),
     /// All bytes are zero: it was never written.
     Blank,
-    /// It is something else, or cannot be read.
+    /// The block is something else, or cannot be read.
     Damaged,
 }
 
 impl Copied {
-    /// What a block says; one that cannot be read has no bytes.
+    /// Read a block; one that cannot be read has no bytes.
     pub(crate) fn of(
         bytes: Option<&[u8]>,
         decode: impl FnOnce(&[u8]) -> Option<(table::Header, Vec<Option<Row>>)>,
@@ -32,7 +32,7 @@ impl Copied {
         }
     }
 
-    /// What an intact block says.
+    /// Return the header and the rows of an intact block.
     pub(crate) fn intact(self) -> Option<(table::Header, Vec<Option<Row>>)> {
         match self {
             Self::Intact(block) => Some(block),
@@ -61,7 +61,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// The next blocks, none for one that cannot be read; nothing after the last.
+    /// Return the next blocks, none for one that cannot be read; nothing after the last.
     pub(crate) fn next_batch(&mut self) -> Option<impl Iterator<Item = Option<&[u8]>>> {
         let left = self.end_bytes - self.next_bytes;
         if left == 0 {

@@ -1,11 +1,11 @@
-//! What the engine counts.
+//! Counters of the engine.
 
 use thermocline_core::{Counts, Op, Tier};
 
 use crate::figure::Figure;
 use crate::operation::OperationKind;
 
-/// Why pages or blocks move between RAM and a device.
+/// Purpose of a transfer of pages or blocks between RAM and a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Purpose {
@@ -26,7 +26,7 @@ pub enum Purpose {
 /// Number of purposes.
 pub const PURPOSES: usize = 6;
 
-/// What they are called, in their order.
+/// Names of the purposes, in their order.
 pub const PURPOSE_NAMES: [&str; PURPOSES] =
     ["policy", "durability", "cleaning", "journal", "table", "bypass"];
 
@@ -83,7 +83,7 @@ counters! {
 }
 
 counters! {
-    /// What the engine counted since it was started.
+    /// Counts of the engine since it was started.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Counters {
         /// The policy's view: hits per tier, and copies. Hits in RAM, hits on flash, misses and
@@ -93,9 +93,9 @@ counters! {
         accesses: [u64; 2],
         /// Page accesses that no policy was asked about, by operation (`Op as usize`).
         bypasses: [u64; 2],
-        /// What the flash transferred.
+        /// Transfers of the flash.
         flash: Transfers,
-        /// What the backing store transferred.
+        /// Transfers of the backing store.
         backing: Transfers,
     }
 
@@ -137,7 +137,7 @@ impl Counters {
 }
 
 impl Transfers {
-    /// Counts an operation with its pages, each for a purpose and of so many bytes.
+    /// Count an operation and its pages, each with its purpose, of `bytes` each.
     pub(crate) fn count(
         &mut self,
         kind: OperationKind,
@@ -170,12 +170,12 @@ impl Transfers {
         }
     }
 
-    /// Bytes written for any purpose.
+    /// Return the number of bytes written for any purpose.
     pub fn all_written_bytes(&self) -> u64 {
         self.written_bytes.iter().sum()
     }
 
-    /// Bytes read for any purpose.
+    /// Return the number of bytes read for any purpose.
     pub fn all_read_bytes(&self) -> u64 {
         self.read_bytes.iter().sum()
     }

@@ -50,7 +50,7 @@ const DIRECTORY_CHUNKS: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
     generation: u64,
-    /// In the order in which they were added.
+    /// Volumes in the order in which they were added.
     volumes: Vec<Volume>,
 }
 
@@ -78,7 +78,7 @@ impl Extent {
     }
 }
 
-/// Why a directory cannot be read or changed.
+/// Reason why a directory cannot be read or changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
@@ -123,7 +123,7 @@ pub enum DirectoryError {
         /// Name of the volume.
         name: String,
     },
-    /// There is no volume of that name.
+    /// No volume has that name.
     #[error("the flash has no volume `{name}`; its volumes are: {known}")]
     Unknown {
         /// The name.

@@ -31,7 +31,7 @@ const RUN_BYTES: usize = 1 << 20;
 /// Operations that a worker has at each device at a time.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// What a drain did.
+/// Result of a drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Pages written to the backing store.
@@ -40,7 +40,7 @@ pub struct Drained {
     pub lost_pages: Vec<u64>,
 }
 
-/// How far a drain is.
+/// Progress of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainProgress {
     /// Dirty pages that are written, or found to be lost.
@@ -146,7 +146,7 @@ struct Dirty {
     is_lost: bool,
 }
 
-/// What the workers of a drain share.
+/// State that the workers of a drain share.
 struct Work<'p, W> {
     flash: &'p Flash,
     /// Windows that no worker took yet.
@@ -181,7 +181,7 @@ struct Window<'p> {
     operations_left: usize,
 }
 
-/// What an operation does.
+/// Transfer of one operation.
 #[derive(Debug)]
 struct Moving {
     kind: OperationKind,
@@ -192,7 +192,7 @@ struct Moving {
 
 type Run = SmallVec<[usize; 1]>;
 
-/// What one worker does.
+/// State of one worker.
 struct Transfer<'a, 'p, D, W> {
     work: &'a Work<'p, W>,
     driver: D,
@@ -203,7 +203,7 @@ struct Transfer<'a, 'p, D, W> {
     waiting: [VecDeque<Moving>; 2],
     in_flight: [usize; 2],
     flying: Slab<Moving>,
-    /// Where the backing store first refused a write, and why.
+    /// Place at which the backing store first refused a write, and the reason.
     failure: Option<(u64, DeviceError)>,
 }
 
@@ -315,7 +315,7 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
         self.driver.start(Operation::of_shard(parts, self.frames));
     }
 
-    /// Where a page of a window lies on a device.
+    /// Return the offset of a window's page on a device, in bytes.
     fn offset_bytes(&self, device: Device, window: usize, at: usize) -> u64 {
         let Dirty { page, slot, .. } = self.opened(window).pages[at];
         let flash = self.work.flash;
@@ -325,7 +325,7 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
         }
     }
 
-    /// The frame of a page of a window.
+    /// Return the frame of a page of a window.
     fn frame(&self, window: usize, at: usize) -> FrameId {
         FrameId(u32::try_from(window * self.window_pages + at).expect("windows are small"))
     }

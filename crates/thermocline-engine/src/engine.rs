@@ -20,7 +20,8 @@ pub struct Engine<D> {
 }
 
 impl Engine<MemoryDriver> {
-    /// An empty cache whose flash and backing store are in memory, to try policies and to test with.
+    /// Create an empty cache whose flash and backing store are in memory, to try policies and to
+    /// test with.
     ///
     /// # Errors
     /// As [`Shard::new`].
@@ -41,22 +42,22 @@ impl<D: Driver> Engine<D> {
         Self { shard, driver, done: vec![] }
     }
 
-    /// The shard.
+    /// Return the shard.
     pub const fn shard(&self) -> &Shard {
         &self.shard
     }
 
-    /// The shard, to be told the time, other policies or modes.
+    /// Return the shard, to be told the time, other policies or modes.
     pub const fn shard_mut(&mut self) -> &mut Shard {
         &mut self.shard
     }
 
-    /// The driver.
+    /// Return the driver.
     pub const fn driver(&mut self) -> &mut D {
         &mut self.driver
     }
 
-    /// The shard and the driver.
+    /// Return the shard and the driver.
     pub fn into_parts(self) -> (Shard, D) {
         (self.shard, self.driver)
     }
@@ -70,13 +71,13 @@ impl<D: Driver> Engine<D> {
         self.shard.submit(request, payload)
     }
 
-    /// The next reply, if there is one; to be given back with [`release`](Self::release).
+    /// Return the next reply, if there is one; to be given back with [`release`](Self::release).
     #[inline]
     pub fn next_reply(&mut self) -> Option<Reply> {
         self.shard.next_reply()
     }
 
-    /// The bytes of a read, piece by piece.
+    /// Return the bytes of a read, piece by piece.
     ///
     /// # Panics
     /// If the reply is another engine's.

@@ -1,7 +1,7 @@
-//! What the engine knows of a page that is in RAM, on its way, or not yet durable.
+//! State of a page that is in RAM, on its way, or not yet durable.
 //!
-//! A page whose newest version lies on flash, durably, needs no entry: its slot says all. A page that
-//! the disk holds and nothing else needs nothing at all.
+//! A page whose newest version lies on flash, durably, needs no entry: its slot has all its state.
+//! A page that only the disk holds has no state at all.
 
 use std::num::NonZeroU64;
 
@@ -43,7 +43,7 @@ pub(crate) struct SlotWrite {
     pub(crate) is_freed: bool,
 }
 
-/// What should happen to the newest version.
+/// Pending work on the newest version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wants {
     /// The policy wants it on flash.
@@ -83,7 +83,7 @@ pub(crate) struct Entry {
     pub(crate) slot: Option<SlotId>,
     /// The slot being written, and what is written.
     pub(crate) slot_write: Option<SlotWrite>,
-    /// What is being written to disk.
+    /// Versions that are being written to disk.
     pub(crate) disk_write: Option<Capture>,
     /// The newest version whose write to disk was ever started.
     pub(crate) disk_started: u64,
@@ -102,7 +102,7 @@ pub(crate) struct Entry {
     pub(crate) undurable: u64,
     previous: u32,
     next: u32,
-    /// When it was last accessed, in accesses.
+    /// Time of the last access, in accesses.
     pub(crate) touched: u64,
 }
 
@@ -185,17 +185,17 @@ impl Entries {
         self.table.len() - self.free.len()
     }
 
-    /// Pages that a flush would have to write.
+    /// Return the number of pages that a flush would have to write.
     pub(crate) fn undurable_pages(&self) -> usize {
         self.undurable_pages
     }
 
-    /// The page with the oldest undurable version.
+    /// Return the page with the oldest undurable version.
     pub(crate) fn oldest_undurable(&self) -> Option<EntryId> {
         (self.oldest != NONE).then_some(EntryId(self.oldest))
     }
 
-    /// The page with the next oldest undurable version.
+    /// Return the page with the next oldest undurable version.
     pub(crate) fn next_undurable(&self, id: EntryId) -> Option<EntryId> {
         let next = self[id].next;
         (next != NONE).then_some(EntryId(next))

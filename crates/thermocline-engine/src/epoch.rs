@@ -1,8 +1,8 @@
-//! How an epoch of a cache begins, and how it ends.
+//! Begin and end of a cache's epoch.
 
 use crate::fingerprint::Fingerprint;
 
-/// Which pages of a flash are kept.
+/// Pages of a flash that are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// All.
@@ -12,7 +12,7 @@ pub enum Keep {
     Dirty,
 }
 
-/// How an epoch begins on a flash that holds pages.
+/// Begin of an epoch on a flash that holds pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
     /// The pages that stay.
@@ -24,7 +24,7 @@ pub struct Begin {
     pub epoch: Option<u64>,
 }
 
-/// How an orderly stop left a cache.
+/// State in which an orderly stop left a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The number of the journal block that would have been next.

@@ -1,11 +1,11 @@
-//! What is said of a figure of an engine, and how it is read.
+//! Descriptions and readers of an engine's figures.
 
-/// How a figure changes.
+/// Way in which a figure changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows while the engine runs.
+    /// The figure only grows while the engine runs.
     Counter,
-    /// It goes up and down.
+    /// The figure rises and falls.
     Gauge,
     /// A distribution.
     Histogram,
@@ -24,7 +24,7 @@ pub enum Value {
     Absent,
 }
 
-/// What is said of a figure wherever it is shown.
+/// Description of a figure wherever it is shown.
 ///
 /// The names end with the unit, if there is one: `_bytes` or `_seconds`.
 #[derive(Clone, Copy, Debug)]
@@ -35,30 +35,30 @@ pub struct About {
     pub metric: &'static str,
     /// Names of the metric's labels.
     pub labels: &'static [&'static str],
-    /// How it changes.
+    /// Way in which it changes.
     pub kind: Kind,
     /// Its meaning in one line, without a full stop.
     pub help: &'static str,
-    /// What the documentation adds, as sentences in Markdown; may be empty.
+    /// Addition to the documentation, as sentences in Markdown; may be empty.
     pub details: &'static str,
 }
 
 /// A figure that is read from an `S`.
 #[derive(Debug)]
 pub struct Figure<S: 'static> {
-    /// What is said of it.
+    /// Description of the figure.
     pub about: About,
     /// Reads it.
     pub value: fn(&S) -> Value,
 }
 
 impl<S> Figure<S> {
-    /// A figure that only grows; its metric is called like its key.
+    /// Create a figure that only grows; its metric is called like its key.
     pub const fn counter(key: &'static str, help: &'static str, value: fn(&S) -> Value) -> Self {
         Self { about: About::new(key, Kind::Counter, help), value }
     }
 
-    /// A figure that goes up and down; its metric is called like its key.
+    /// Create a figure that goes up and down; its metric is called like its key.
     pub const fn gauge(key: &'static str, help: &'static str, value: fn(&S) -> Value) -> Self {
         Self { about: About::new(key, Kind::Gauge, help), value }
     }
@@ -70,7 +70,7 @@ impl<S> Figure<S> {
         self
     }
 
-    /// Names the labels of the metric.
+    /// Return the names the labels of the metric.
     #[must_use]
     pub const fn labels(mut self, labels: &'static [&'static str]) -> Self {
         self.about.labels = labels;
@@ -86,7 +86,7 @@ impl<S> Figure<S> {
 }
 
 impl About {
-    /// A figure without labels, whose metric is called like its key.
+    /// Create a figure without labels, whose metric is called like its key.
     pub const fn new(key: &'static str, kind: Kind, help: &'static str) -> Self {
         Self { key, metric: key, labels: &[], kind, help, details: "" }
     }

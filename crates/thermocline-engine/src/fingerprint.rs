@@ -1,4 +1,4 @@
-//! What a backing store was like at an orderly stop, to notice a change while no engine served it.
+//! Fingerprint of a backing store at an orderly stop, to notice a change while no engine served it.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -16,28 +16,28 @@ const TAIL_BLOCKS: u32 = 16;
 /// Blocks of the sample in all: 1 MiB.
 const SAMPLE_BLOCKS: u32 = 256;
 
-/// What a backing store was like.
+/// Fingerprint of a backing store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// Its size in bytes.
     pub size_bytes: u64,
     /// The checksum of a sample of its blocks.
     pub sample: u32,
-    /// What the system counts for it.
+    /// Value by which the system marks its state.
     pub mark: Mark,
 }
 
-/// What the system counts for a backing store, and changes with each write.
+/// Value that the system keeps for a backing store, and changes with each write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// Nothing: the backing store is elsewhere, or the system does not say.
+    /// None: the backing store is elsewhere, or the system does not report one.
     #[default]
     None,
     /// A regular file.
     File {
         /// Identifies the file in its file system.
         inode: u64,
-        /// When it was last written, in nanoseconds.
+        /// Time of the last write, in nanoseconds.
         modified_ns: u64,
     },
     /// A block device.
@@ -49,7 +49,7 @@ pub enum Mark {
     },
 }
 
-/// How a backing store compares to what it was.
+/// Comparison of a backing store with its earlier fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likeness {
     /// Nothing wrote to it, as far as the system counts.
@@ -58,7 +58,7 @@ pub enum Likeness {
     Similar,
     /// The sample is the same, but the file is another one, with another time: a copy.
     Copied,
-    /// It is longer, and where it was before, the sample is the same.
+    /// It is longer, and the sample of its former range is unchanged.
     Grown,
     /// It is shorter.
     Shrunk,
@@ -69,8 +69,8 @@ pub enum Likeness {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a backing store, of its first `size_bytes`. The cache decides which blocks
-    /// the sample takes.
+    /// Return the fingerprint of a backing store, of its first `size_bytes`. The cache decides
+    /// which blocks the sample takes.
     ///
     /// # Errors
     /// A device that fails, or that is shorter.
@@ -89,7 +89,7 @@ impl Fingerprint {
         Ok(Self { size_bytes, sample, mark })
     }
 
-    /// How this backing store compares to what it was. `self` has the sample of the first
+    /// Compare this backing store with its earlier fingerprint. `self` has the sample of the first
     /// `before.size_bytes`, and its true size is `size_bytes`.
     pub fn likeness(&self, before: &Self, size_bytes: u64) -> Likeness {
         if size_bytes < before.size_bytes {
@@ -127,7 +127,7 @@ impl Fingerprint {
 }
 
 impl Mark {
-    /// The mark of a file or block device that is open.
+    /// Return the mark of a file or block device that is open.
     pub fn of(metadata: &Metadata) -> Self {
         if metadata.is_file() {
             let seconds_ns = metadata.mtime().wrapping_mul(1_000_000_000);
@@ -194,7 +194,7 @@ fn scaled(whole: u64, part: u64, parts: u64) -> u64 {
     whole / parts * part + whole % parts * part / parts
 }
 
-/// The generator `SplitMix64`.
+/// Return the generator `SplitMix64`.
 const fn mixed(seed: u64) -> u64 {
     let seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

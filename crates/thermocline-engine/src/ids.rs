@@ -21,7 +21,7 @@ const NEIGHBOURS_SHIFT: u32 = 6;
 const IDS_PER_PLACE: u64 = 8;
 const IDS_MIN: u64 = 1 << 20;
 
-/// Which ids there are, and which one a page should have.
+/// Space of the policy's ids, and the rule by which a page gets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdSpace {
     /// The number of the page, of which there are so many.
@@ -31,7 +31,7 @@ pub(crate) enum IdSpace {
 }
 
 impl IdSpace {
-    /// The ids for a policy with these options, while the engine holds up to `places` pages.
+    /// Return the ids for a policy with these options, while the engine holds up to `places` pages.
     pub(crate) fn of(options: &Options, places: usize) -> Self {
         if let Ok(pages) = u32::try_from(options.backing_pages) {
             return Self::Numbers(pages);
@@ -44,13 +44,14 @@ impl IdSpace {
         Self::hashes(ids, if capabilities.looks_at_neighbours { NEIGHBOURS_SHIFT } else { 0 })
     }
 
-    /// The ids of a sample of units of two to the power of `shift` pages, for caches of up to so many pages.
+    /// Create the ids of a sample of units of two to the power of `shift` pages, for caches of up
+    /// to `pages` pages.
     pub(crate) fn of_sample(pages: u64, shift: u32) -> Self {
         let ids = pages.saturating_mul(IDS_PER_PLACE << NEIGHBOURS_SHIFT).max(IDS_MIN);
         Self::hashes(ids.checked_next_power_of_two().unwrap_or(u64::MAX), shift)
     }
 
-    /// Up to so many ids for units of two to the power of `shift` pages.
+    /// Create up to `ids` ids for units of two to the power of `shift` pages.
     pub(crate) fn hashes(ids: u64, shift: u32) -> Self {
         let units = u32::try_from(ids.min(u32::MAX.into()) >> shift);
         Self::Hashes { units: units.expect("ids have 32 bits"), shift }
@@ -69,7 +70,7 @@ impl IdSpace {
         matches!(self, Self::Hashes { .. })
     }
 
-    /// The id that a page should have.
+    /// Return the id that a page should have.
     #[inline]
     pub(crate) fn wanted(self, page: u64) -> PageId {
         #[expect(
@@ -86,15 +87,15 @@ impl IdSpace {
         PageId(id)
     }
 
-    /// The ids that a page may have if another one has that which it should have, in the order of their
-    /// trial.
+    /// Return the ids that a page may have if another one has that which it should have, in the
+    /// order of their trial.
     pub(crate) fn others(self, page: u64) -> impl Iterator<Item = PageId> {
         let mut random = SplitMix64::new(!page);
         std::iter::repeat_with(move || PageId(below(random.bits(), self.count())))
     }
 }
 
-/// A number below a limit, made of random bits.
+/// Return a number below a limit, made of random bits.
 #[inline]
 const fn below(bits: u64, limit: u32) -> u32 {
     (((bits >> 32) * limit as u64) >> 32) as u32

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thermocline_core::prefetch;
 
-/// What devices that bypass the page cache want their memory aligned to.
+/// Alignment of memory that devices require if they bypass the page cache.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
 /// The number of the next allocation of frames.
@@ -42,10 +42,10 @@ unsafe impl Send for Frames {}
 unsafe impl Sync for Frames {}
 
 impl Frames {
-    /// So many frames, all zero.
+    /// Allocate `frames` frames, all zero.
     ///
     /// # Panics
-    /// If `frame_bytes` is no multiple of [`ALIGNMENT_BYTES`], or there is no frame.
+    /// If `frame_bytes` is not a multiple of [`ALIGNMENT_BYTES`], or `frames` is 0.
     pub fn new(frames: u32, frame_bytes: usize) -> Arc<Self> {
         assert!(frame_bytes > 0 && frame_bytes.is_multiple_of(ALIGNMENT_BYTES), "frames align");
         assert!(frames > 0, "a pool has a frame");
@@ -67,17 +67,17 @@ impl Frames {
         self.count == 0
     }
 
-    /// Bytes of one frame.
+    /// Return the number of bytes of one frame.
     pub fn frame_bytes(&self) -> usize {
         self.frame_bytes
     }
 
-    /// The number of this allocation, which proves that a reply belongs to it.
+    /// Return the number of this allocation, which proves that a reply belongs to it.
     pub(crate) const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Where a frame lies in memory, for a driver that hands it to the kernel.
+    /// Return the address of a frame in memory, for a driver that hands it to the kernel.
     ///
     /// # Panics
     /// If there is no such frame.
@@ -87,13 +87,13 @@ impl Frames {
         unsafe { self.base.add(frame.0 as usize * self.frame_bytes) }
     }
 
-    /// The bytes of a frame that nobody writes at this time.
+    /// Return the bytes of a frame that nobody writes at this time.
     pub(crate) fn bytes(&self, frame: FrameId) -> &[u8] {
         // SAFETY: the frame lies within the allocation; the shard lets nobody write it now.
         unsafe { std::slice::from_raw_parts(self.pointer(frame).as_ptr(), self.frame_bytes) }
     }
 
-    /// The bytes of a frame that nobody else accesses at this time.
+    /// Return the bytes of a frame that nobody else accesses at this time.
     #[expect(clippy::mut_from_ref, reason = "the shard settles who accesses which frame")]
     pub(crate) fn bytes_mut(&self, frame: FrameId) -> &mut [u8] {
         // SAFETY: the frame lies within the allocation; the caller is its only user now.
@@ -122,7 +122,7 @@ impl fmt::Debug for Frames {
     }
 }
 
-/// Which frames are in use, and how often.
+/// Reference counts of the frames.
 #[derive(Debug)]
 pub(crate) struct Pool {
     frames: Arc<Frames>,
@@ -148,7 +148,7 @@ impl Pool {
         self.free.len()
     }
 
-    /// A frame with one user; `None` if all are in use.
+    /// Take a free frame for one user; `None` if all are in use.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<FrameId> {
         let frame = self.free.pop()?;

@@ -10,23 +10,23 @@ use crate::format::superblock::Superblock;
 use crate::recovery::{self, Flash, FlashError};
 use crate::storage::Storage;
 
-/// What a flash holds.
+/// Contents of a flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Whose flash it is.
+    /// Superblock, which names the owner of the flash.
     pub superblock: Superblock,
     /// Slots that hold a page.
     pub held_pages: u64,
     /// Slots that hold a page which the disk may not have.
     pub dirty_pages: u64,
-    /// Where the last such page ends on the disk; 0 if there is none.
+    /// End of the last such page on the disk; 0 if there is none.
     pub dirty_end_bytes: u64,
     /// Blocks of metadata of which one copy is damaged or cannot be read; the other copy was used, and
     /// the next start writes both.
     pub damaged_blocks: u64,
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
     /// Pages whose checksum matches.
@@ -38,7 +38,7 @@ pub struct Check {
 }
 
 impl Flash {
-    /// What the flash holds.
+    /// Return the contents of the flash.
     pub fn contents(&self) -> Contents {
         let rows = || self.rows.iter().flatten();
         let dirty = || rows().filter(|row| row.is_dirty);
@@ -52,7 +52,7 @@ impl Flash {
         }
     }
 
-    /// The pages that the disk may not have, in order.
+    /// Return the pages that the disk may not have, in order.
     pub fn dirty_pages(&self) -> Vec<u64> {
         let mut pages: Vec<u64> =
             self.rows.iter().flatten().filter(|row| row.is_dirty).map(|row| row.page).collect();
@@ -121,7 +121,7 @@ impl Flash {
         Self::end_region(storage, 0, (cache, epoch), end)
     }
 
-    /// The same of the region of that shard.
+    /// Return the same of the region of that shard.
     pub(crate) fn end_region(
         storage: &mut dyn Storage,
         index: u16,
@@ -146,7 +146,7 @@ impl Flash {
         self.begin_epoch(storage)
     }
 
-    /// The pages on flash, each with its slot, in the order of the disk.
+    /// Return the pages on flash, each with its slot, in the order of the disk.
     fn pages(&self) -> BTreeMap<u64, u32> {
         let slots = (0..).zip(&self.rows);
         slots.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect()

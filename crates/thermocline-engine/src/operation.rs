@@ -1,4 +1,4 @@
-//! What the engine asks of its devices.
+//! Operations that the engine asks of its devices.
 #![expect(unsafe_code, reason = "drivers access the frames of operations that they perform")]
 
 use std::io;
@@ -22,7 +22,7 @@ pub enum Device {
     Backing,
 }
 
-/// What an operation does.
+/// Action of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationKind {
     /// Device to frames.
@@ -85,14 +85,14 @@ pub struct Operation {
 /// The allocation of operations without frames that no shard waits for.
 const NO_SHARD: u64 = u64::MAX;
 
-/// What an operation does, and to which frames.
+/// Action of an operation, and the frames that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationParts {
     /// Its number, for the report.
     pub id: OperationId,
-    /// On which device.
+    /// Device that carries it out.
     pub device: Device,
-    /// What to do.
+    /// Action.
     pub kind: OperationKind,
     /// The first byte, a multiple of 4096; 0 for a sync.
     pub offset_bytes: u64,
@@ -114,7 +114,7 @@ impl Deref for Operation {
 }
 
 impl Operation {
-    /// An operation of the shard that has these frames.
+    /// Create an operation of the shard that has these frames.
     pub(crate) const fn of_shard(parts: OperationParts, frames: &Frames) -> Self {
         Self { parts, allocation: frames.number() }
     }
@@ -233,9 +233,9 @@ impl Operation {
     }
 }
 
-/// Why a device operation failed.
+/// Reason why a device operation failed.
 ///
-/// The engine does not tell apart why; drivers log what they know.
+/// The engine treats all reasons alike; drivers log the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the device failed: {0:?}")]
 pub struct DeviceError(pub io::ErrorKind);

@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! Options of an engine.
 
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::PolicyEntry;
@@ -9,7 +9,7 @@ use crate::format::PAGES_MAX;
 use crate::ids::IdSpace;
 use crate::shard_map::{ShardMap, Share};
 
-/// How an engine is set up.
+/// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of a page, a multiple of 4096.
@@ -20,9 +20,9 @@ pub struct Options {
     pub ram_pages: u32,
     /// Pages that the policy may keep on flash; 0 for none.
     pub flash_pages: u32,
-    /// What decides where pages are.
+    /// Policy that decides where pages are.
     pub policy: PolicyOptions,
-    /// What happens to writes.
+    /// Treatment of writes.
     pub write_mode: WriteMode,
     /// The longest request in bytes; it bounds the frames that the engine keeps besides RAM.
     pub request_bytes_max: u64,
@@ -40,51 +40,52 @@ pub struct Options {
     /// Reads or writes that continue one another for so long bypass the caches from there on, where
     /// these do not hold the pages.
     pub sequential_bypass_bytes: Option<u64>,
-    /// When dirty pages are written to disk besides those that the policy writes.
+    /// Time at which dirty pages are written to disk besides those that the policy writes.
     pub cleaning: Cleaning,
     /// Bytes that may be written to flash per day, in GiB; none for no limit.
     pub flash_write_budget_gib_per_day: Option<f64>,
     /// Flash operations that may fail, in spite of further tries, before the engine stops using the
     /// flash. With 0 nothing is tried again, and the first failure ends the use of the flash.
     pub flash_error_budget: u32,
-    /// How long a request may wait for the devices, above 0: after that it fails.
+    /// Maximum time that a request may wait for the devices, above 0: after that it fails.
     pub backing_timeout: Nanos,
-    /// Which of the shards that serve the backing store this is. The sizes are those of this shard, but
-    /// [`backing_pages`](Self::backing_pages), and it is asked for nothing that another one has.
+    /// Share of the backing store that this shard serves. The sizes are those of this shard, but
+    /// [`backing_pages`](Self::backing_pages), and it never gets requests for another shard's
+    /// pages.
     pub share: Share,
 }
 
-/// Which policy, with which parameters.
+/// Policy and its parameters.
 #[derive(Clone, Debug)]
 pub struct PolicyOptions {
     /// The policy.
     pub entry: PolicyEntry,
     /// Its parameters.
     pub values: Values,
-    /// What a write miss does, as far as the policy is concerned. The engine reads nothing that a
-    /// write replaces as a whole.
+    /// Treatment of write misses by the policy. The engine reads nothing that a write replaces as a
+    /// whole.
     pub write_miss: WriteMiss,
-    /// Which pages may enter flash.
+    /// Pages that may enter flash.
     pub admission: Admission,
     /// The cost of RAM, flash and disk, for policies that weigh them.
     pub costs: Vec<PageCost>,
 }
 
-/// What happens to writes.
+/// Treatment of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WriteMode {
-    /// As the policy decides.
+    /// The policy decides.
     #[default]
     Back,
-    /// They are answered when the disk has them too.
+    /// Writes are answered once the disk has them too.
     Through,
-    /// As through; and pages that no cache holds are written to disk only.
+    /// As through; but pages that no cache holds are written to disk only.
     Around,
-    /// They are refused.
+    /// Writes are refused.
     ReadOnly,
 }
 
-/// When dirty pages on flash are written to disk besides those that the policy writes.
+/// Time at which dirty pages on flash are written to disk besides those that the policy writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cleaning {
     /// The share of flash slots that may be dirty, from 0 to 1; above it the engine cleans.
@@ -93,18 +94,19 @@ pub struct Cleaning {
     pub pages_per_second_max: u32,
     /// Pages being written back at one time at most.
     pub pages_in_flight_max: u32,
-    /// Once no request came for so long, no slot is to be dirty; no matter how long if absent.
+    /// Time without requests after which no slot is to be dirty; without it, idle time does not
+    /// matter.
     pub idle_after: Option<Nanos>,
 }
 
-/// Why an engine could not be set up.
+/// Reason why an engine could not be set up.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// The page size is wrong.
     #[error("`page_bytes` is {page_bytes}: it must be a multiple of 4096, up to 1 MiB")]
     PageSize {
-        /// What was given.
+        /// Given value.
         page_bytes: u32,
     },
     /// The backing store has no page.
@@ -122,28 +124,28 @@ pub enum OptionsError {
     /// The longest request is wrong.
     #[error("`request_bytes_max` is {bytes}: it must be at least a page and at most 64 MiB")]
     RequestSize {
-        /// What was given.
+        /// Given value.
         bytes: u64,
     },
     /// The cleaning target is no ratio.
     #[error("`dirty_ratio_target` is {ratio}: it must be from 0 to 1")]
     DirtyRatio {
-        /// What was given.
+        /// Given value.
         ratio: f64,
     },
     /// The write budget is no amount.
     #[error("`flash_write_budget_gib_per_day` is {gib}: it must be above 0")]
     Budget {
-        /// What was given.
+        /// Given value.
         gib: f64,
     },
-    /// There are more shards than there is for them.
+    /// The number of shards exceeds the capacity for them.
     #[error(
         "{shards} shards are too many: each needs a page of RAM, one of flash if there is any, and an \
          extent of the backing store, which are {extent_bytes} bytes; use fewer"
     )]
     TooManyShards {
-        /// How many were wanted.
+        /// Requested number.
         shards: u32,
         /// Bytes of an extent.
         extent_bytes: u64,
@@ -156,7 +158,7 @@ pub enum OptionsError {
         "there is no memory for {bytes} bytes of pages and of what is known of them: use less RAM or flash"
     )]
     Memory {
-        /// What is needed, roughly.
+        /// Size needed, approximately.
         bytes: u64,
     },
     /// The policy could not be built.
@@ -165,7 +167,7 @@ pub enum OptionsError {
 }
 
 impl Options {
-    /// Everything but the sizes and the policy at its default.
+    /// Create options with everything but the sizes and the policy at its default.
     pub fn new(
         backing_pages: u64,
         ram_pages: u32,
@@ -192,8 +194,8 @@ impl Options {
         }
     }
 
-    /// The options of each of the shards that serve the same as one with these options: what is shared
-    /// out is divided by their number.
+    /// Return the options of each of the shards that serve the same as one with these options: what
+    /// is shared out is divided by their number.
     ///
     /// # Errors
     /// [`OptionsError::TooManyShards`] if a shard would have nothing to serve or to hold.
@@ -241,12 +243,12 @@ impl Options {
         self.flash_pages.saturating_add(self.ram_pages).saturating_add(moving)
     }
 
-    /// Bytes of the exported device.
+    /// Return the number of bytes of the exported device.
     pub fn size_bytes(&self) -> u64 {
         self.backing_pages.saturating_mul(self.page_bytes.into())
     }
 
-    /// Pages that one request may touch at most.
+    /// Return the number of pages that one request may touch at most.
     pub(crate) fn request_pages_max(&self) -> u32 {
         let pages = self.request_bytes_max / u64::from(self.page_bytes) + 2;
         u32::try_from(pages).unwrap_or(u32::MAX)
@@ -268,7 +270,8 @@ impl Options {
             .saturating_add(META_FRAMES + 1)
     }
 
-    /// Builds the policy, and says by which ids it knows pages, for a flash of so many slots.
+    /// Build the policy for a flash of `slots` slots; return it with the ids by which it knows
+    /// pages.
     pub(crate) fn build_policy(&self, slots: u32) -> Result<(BoxedPolicy, IdSpace), OptionsError> {
         let space = IdSpace::of(self, slots as usize + self.frames() as usize);
         let setup = Setup {
@@ -345,7 +348,7 @@ const SLOT_MEMORY_BYTES: u64 = 64;
 pub(crate) const META_FRAMES: u32 = 16;
 
 impl PolicyOptions {
-    /// A policy with its default parameters, every page admitted to flash.
+    /// Create a policy with its default parameters, every page admitted to flash.
     ///
     /// # Errors
     /// If no policy has that name.

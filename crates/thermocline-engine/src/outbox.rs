@@ -1,5 +1,5 @@
-//! Page transfers on their way to the driver: neighbours become one operation, and whoever reads the
-//! backing store does not queue behind what is written to it.
+//! Outbox of page transfers to the driver: it joins neighbours to one operation, and reads of the
+//! backing store do not queue after writes to it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,23 +15,23 @@ use crate::operation::{Device, OperationKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
     pub(crate) device: Device,
-    /// Anything but a sync; zeroes and discards are of the backing store only.
+    /// Any action but a sync; zeroes and discards are of the backing store only.
     pub(crate) kind: OperationKind,
     /// The page of the backing store, or the slot of the flash.
     pub(crate) position: u64,
     pub(crate) frame: FrameId,
     pub(crate) purpose: Purpose,
-    /// What it is for.
+    /// Purpose of the transfer.
     pub(crate) task: Task,
     /// `true` if it failed before, together with its neighbours.
     pub(crate) is_retry: bool,
     /// `true` if a sync failed while it was in flight, and may have dropped it.
     pub(crate) is_doubtful: bool,
-    /// How often it failed alone.
+    /// Number of times that it failed alone.
     pub(crate) failures: u8,
 }
 
-/// What a transfer is for.
+/// Purpose of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// A fetch, by its number.
@@ -65,9 +65,9 @@ pub(crate) struct Outbox {
     fresh: Vec<Transfer>,
     /// Sorted, the next one last.
     sorted: Vec<Transfer>,
-    /// What changes the backing store, by its page.
+    /// Transfers that change the backing store, by its page.
     writes: BTreeMap<u64, Transfer>,
-    /// Where the sweep over these stands.
+    /// Position of the sweep over these.
     sweep: u64,
     /// Runs of the backing store that the driver has.
     writes_in_flight: u32,
@@ -109,7 +109,7 @@ impl Outbox {
             && self.held.is_empty()
     }
 
-    /// The next transfers that are neighbours on their device.
+    /// Return the next transfers that are neighbours on their device.
     ///
     /// Changes of the backing store make way for reads, unless somebody waits for them.
     pub(crate) fn next_run(&mut self, now: Nanos, is_write_awaited: bool) -> Option<Run> {

@@ -1,4 +1,4 @@
-//! What clients ask of the engine, and what it answers.
+//! Requests of clients to the engine, and its answers.
 
 use smallvec::SmallVec;
 use thermocline_core::Tier;
@@ -11,7 +11,7 @@ use crate::memory::FrameId;
 pub struct Request {
     /// Chosen by the client; the reply carries it.
     pub tag: u64,
-    /// What is asked for.
+    /// Kind of the request.
     pub kind: RequestKind,
     /// The first byte concerned.
     pub offset_bytes: u64,
@@ -22,7 +22,7 @@ pub struct Request {
     pub is_durable: bool,
 }
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
     /// The bytes of a range.
@@ -85,13 +85,13 @@ pub(crate) type Segments = SmallVec<[Segment; 2]>;
 pub(crate) struct Segment {
     /// The frame.
     pub(crate) frame: FrameId,
-    /// Where in the frame the piece begins.
+    /// Offset of the piece in the frame.
     pub(crate) offset_bytes: u32,
-    /// How long it is.
+    /// Length of the piece.
     pub(crate) length_bytes: u32,
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -106,7 +106,7 @@ pub enum RequestError {
     ReadOnly,
 }
 
-/// Why a request was not taken.
+/// Reason why a request was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SubmitError {
@@ -128,25 +128,25 @@ pub enum SubmitError {
     /// A write needs as many bytes as its range has, other requests none.
     #[error("{given_bytes} bytes were given for a range of {wanted_bytes}")]
     WrongPayload {
-        /// What was given.
+        /// Length that was given.
         given_bytes: u64,
-        /// What the request says.
+        /// Length that the request states.
         wanted_bytes: u64,
     },
 }
 
 impl Request {
-    /// A read.
+    /// Create a read.
     pub const fn read(tag: u64, offset_bytes: u64, length_bytes: u64) -> Self {
         Self { tag, kind: RequestKind::Read, offset_bytes, length_bytes, is_durable: false }
     }
 
-    /// A write.
+    /// Create a write.
     pub const fn write(tag: u64, offset_bytes: u64, length_bytes: u64) -> Self {
         Self { tag, kind: RequestKind::Write, offset_bytes, length_bytes, is_durable: false }
     }
 
-    /// A flush.
+    /// Create a flush.
     pub const fn flush(tag: u64) -> Self {
         let kind = RequestKind::Flush;
         Self { tag, kind, offset_bytes: 0, length_bytes: 0, is_durable: false }

@@ -1,13 +1,14 @@
-//! Shadow policies: what other policies, and other sizes, would do with the accesses of an engine.
+//! Shadow policies: estimates of the results that other policies, and other sizes, would have with
+//! the accesses of an engine.
 //!
 //! A shadow is a policy whose actions are only counted. It sees the accesses to a sample of the
-//! pages, chosen by their numbers, one at random out of each so many neighbours, and its tiers are scaled down by the same rate, so that
-//! it costs a fraction of what it stands for and misses as often (SHARDS: Waldspurger, Park,
-//! Garthwaite, Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015; scaled-down simulation:
-//! Waldspurger, Saemundsson, Ahmad, Park, *Cache Modeling and Optimization using Miniature
-//! Simulations*, USENIX ATC 2017). A few very hot pages in the sample, or out of it, shift how many
-//! accesses it gets; as in `SHARDS_adj`, misses are therefore divided by the accesses that were to be
-//! expected, not by those that came.
+//! pages, chosen by their numbers, one at random out of each group of neighbours. Its tiers are
+//! scaled down by the same rate. So it costs a fraction of the cache that it represents, and misses
+//! as often (SHARDS: Waldspurger, Park, Garthwaite, Ahmad, *Efficient MRC Construction with
+//! SHARDS*, FAST 2015; scaled-down simulation: Waldspurger, Saemundsson, Ahmad, Park, *Cache
+//! Modeling and Optimization using Miniature Simulations*, USENIX ATC 2017). A few very hot pages
+//! in the sample, or out of it, shift how many accesses it gets; as in `SHARDS_adj`, misses are
+//! therefore divided by the accesses that were to be expected, not by those that came.
 //!
 //! A sample of pages has no neighbours. Policies that look at neighbours on disk (TAC, LC, HCA) see a
 //! sample of extents instead, whose pages keep their order; as the pages of an extent are alike, such
@@ -25,7 +26,7 @@ use thiserror::Error;
 
 use crate::ids::IdSpace;
 
-/// What a sample is drawn of.
+/// Unit of sampling.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     /// The pages of a unit are two to the power of this many.
@@ -39,16 +40,16 @@ const PAGE: Unit = Unit { shift: 0, tier_pages_min: 512.0 };
 /// Extents of 64 pages: two of TAC's, one block of HCA's.
 const EXTENT: Unit = Unit { shift: 6, tier_pages_min: 4096.0 };
 
-/// What a shadow stands for.
+/// Cache that a shadow represents.
 #[derive(Clone, Debug)]
 pub struct ShadowOptions {
-    /// What it is called in reports.
+    /// Name in reports.
     pub label: String,
     /// The policy.
     pub entry: PolicyEntry,
     /// Its parameters.
     pub values: Values,
-    /// What a write miss does.
+    /// Treatment of write misses.
     pub write_miss: WriteMiss,
     /// Pages in RAM, at least 1.
     pub ram_pages: u32,
@@ -56,10 +57,10 @@ pub struct ShadowOptions {
     pub flash_pages: u32,
 }
 
-/// What a shadow found so far.
+/// Estimate of a shadow so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// What the shadow is called.
+    /// Name of the shadow.
     pub label: String,
     /// Page accesses of the engine since the shadow runs.
     pub accesses: u64,
@@ -79,14 +80,14 @@ pub struct Estimate {
     pub io_ms_per_access: f64,
 }
 
-/// Why shadows could not be set up.
+/// Reason why shadows could not be set up.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ShadowError {
-    /// The rate is no share.
+    /// The rate is not a share.
     #[error("the sampling rate {rate} of the shadows must be above 0 and at most 1")]
     Rate {
-        /// What was given.
+        /// Given rate.
         rate: f64,
     },
     /// A policy cannot be a shadow.
@@ -94,7 +95,7 @@ pub enum ShadowError {
     Policy {
         /// The shadow.
         label: String,
-        /// Why not.
+        /// Fault of the configuration.
         reason: ConfigError,
     },
     /// A policy runs on other hierarchies only.
@@ -118,7 +119,7 @@ pub struct Shadows {
 #[derive(Debug)]
 struct Sample {
     unit: Unit,
-    /// Which units are in it.
+    /// Units in the sample.
     strata: Strata,
     numbers: Numbers,
     shadows: Vec<Shadow>,
@@ -127,9 +128,11 @@ struct Sample {
 /// The numbers of the sampled units.
 #[derive(Debug)]
 enum Numbers {
-    /// In order of first appearance: the policies have tables, which are as long as the sample is large.
+    /// Numbers in order of first appearance: the policies have tables, which are as long as the
+    /// sample is large.
     InOrder(HashMap<u64, u32, rapidhash::fast::RandomState>),
-    /// By a hash, as the engine has them. Two units with one number are too rare to change an estimate.
+    /// Numbers by a hash, as in the engine. Two units with one number are too rare to change an
+    /// estimate. Two units with one number are too rare to change an estimate.
     Hashed(IdSpace),
 }
 
@@ -156,13 +159,14 @@ struct Shadow {
 }
 
 impl Shadows {
-    /// Shadows of an engine over so many pages of disk, with a page's cost at RAM, flash and disk.
+    /// Create the shadows of an engine over `pages` pages of disk, with a page's cost at RAM, flash
+    /// and disk.
     ///
     /// A sample is the share `rate` of all pages, or more if a tier would else have too few of them to
     /// be estimated.
     ///
     /// # Errors
-    /// A rate that is no share, or a policy that does not run on its tiers.
+    /// If the rate is not in (0, 1], or a policy does not support its tiers.
     pub fn new(
         options: Vec<ShadowOptions>,
         backing_pages: u64,
@@ -186,7 +190,7 @@ impl Shadows {
         })
     }
 
-    /// The greatest share of pages that a shadow sees; 0 without any.
+    /// Return the greatest share of pages that a shadow sees; 0 without any.
     pub fn rate(&self) -> f64 {
         self.samples.iter().map(|sample| sample.strata.rate()).fold(0.0, f64::max)
     }
@@ -238,7 +242,7 @@ impl Shadows {
         }
     }
 
-    /// What each shadow found so far, in the order in which they were given.
+    /// Return each shadow's estimate so far, in the order in which they were given.
     pub fn estimates(&self) -> Vec<Estimate> {
         let accesses: u64 = self.accesses.iter().sum();
         let mut estimates: Vec<(usize, Estimate)> = self
@@ -303,7 +307,7 @@ impl Sample {
         }
     }
 
-    /// The id that a page of the sample has for the policies.
+    /// Return the id that a page of the sample has for the policies.
     fn renumber(&mut self, page: u64) -> PageId {
         let shift = self.unit.shift;
         match &mut self.numbers {
@@ -428,7 +432,7 @@ mod tests {
         }
     }
 
-    /// Accesses to 100,000 pages, the hot ones far more often than the others.
+    /// Return the accesses to 100,000 pages, the hot ones far more often than the others.
     fn accesses(count: usize) -> impl Iterator<Item = (u32, Op)> {
         let mut random = SplitMix64::new(11);
         (0..count).map(move |_| {

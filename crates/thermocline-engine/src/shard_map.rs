@@ -1,9 +1,10 @@
-//! Which shard serves which bytes of the export, and which part of a cache is whose.
+//! Map of the export to shards, and of a cache's parts to their owners.
 //!
 //! The export is cut into extents, and these into groups of as many as there are shards. Each group
-//! gives every shard one extent, rotated by a hash of the group's number, so that no stride meets one
-//! shard alone. The end of the export, which is no whole group, follows the same rule. So the map has no
-//! table, both directions take a few instructions, and it stays as it is when the export grows.
+//! gives every shard one extent, rotated by a hash of the group's number, so that no stride meets
+//! one shard alone. The end of the export, which may be an incomplete group, follows the same rule.
+//! So the map has no table, both directions take a few instructions, and it does not change when
+//! the export grows.
 
 use std::num::NonZeroU16;
 
@@ -13,7 +14,7 @@ use uuid::Uuid;
 /// if it is as long.
 const EXTENT_BYTES: u64 = 1 << 20;
 
-/// Which shard serves which bytes of the export.
+/// Map of the export's bytes to shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardMap {
     shards: NonZeroU16,
@@ -48,17 +49,17 @@ impl ShardMap {
         self.shards
     }
 
-    /// The same, to count and number them.
+    /// Return the same, to count and number them.
     pub fn shards(&self) -> usize {
         self.shards.get().into()
     }
 
-    /// Bytes of an extent; one shard has each.
+    /// Return the number of bytes of an extent; one shard has each.
     pub const fn extent_bytes(&self) -> u64 {
         self.extent_bytes
     }
 
-    /// The shard that serves a byte, and the byte's position among those of this shard.
+    /// Return the shard that serves a byte, and the byte's position among those of this shard.
     pub fn place(&self, offset_bytes: u64) -> (usize, u64) {
         let shards = u64::from(self.shards.get());
         if shards == 1 {
@@ -70,7 +71,7 @@ impl ShardMap {
         (index(shard), group * self.extent_bytes + within)
     }
 
-    /// The byte of the export that a shard has at a position among its own.
+    /// Return the byte of the export that a shard has at a position among its own.
     pub fn offset(&self, shard: usize, position: u64) -> u64 {
         let shards = u64::from(self.shards.get());
         let (group, within) = (position / self.extent_bytes, position % self.extent_bytes);
@@ -78,7 +79,7 @@ impl ShardMap {
         (group * shards + turned) * self.extent_bytes + within
     }
 
-    /// How many bytes of an export of that size a shard serves.
+    /// Return the number of bytes that a shard serves of an export of `size_bytes`.
     pub fn bytes_of(&self, shard: usize, size_bytes: u64) -> u64 {
         let group_bytes = self.extent_bytes * u64::from(self.shards.get());
         let groups = size_bytes / group_bytes;
@@ -86,13 +87,14 @@ impl ShardMap {
         groups * self.extent_bytes + size_bytes.saturating_sub(first).min(self.extent_bytes)
     }
 
-    /// Where the extent of a byte ends.
+    /// Return the end of the extent that a byte lies in.
     pub const fn extent_end(&self, offset_bytes: u64) -> u64 {
         (offset_bytes / self.extent_bytes + 1).saturating_mul(self.extent_bytes)
     }
 }
 
-/// By how much the extents of a group are rotated: a hash (the finish of `SplitMix64`).
+/// Return the number of places by which the extents of a group are rotated: a hash (the finish of
+/// `SplitMix64`).
 const fn rotation(group: u64, shards: u64) -> u64 {
     let hash = (group ^ (group >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -106,9 +108,9 @@ fn index(shard: u64) -> usize {
 /// One shard of several, or the only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// What the shards have.
+    /// Shards and their extents.
     pub map: ShardMap,
-    /// Which one it is.
+    /// Index of the shard.
     pub index: u16,
 }
 
@@ -117,7 +119,7 @@ impl Share {
     pub const WHOLE: Self =
         Self { map: ShardMap::with_extents(NonZeroU16::MIN, EXTENT_BYTES), index: 0 };
 
-    /// Every share of a map, in order.
+    /// Return every share of a map, in order.
     pub fn all(map: ShardMap) -> impl ExactSizeIterator<Item = Self> {
         (0..map.shards.get()).map(move |index| Self { map, index })
     }
@@ -127,8 +129,9 @@ impl Share {
         self.map.shards.get() == 1
     }
 
-    /// The identity of this shard's part of a cache, and the cache of a part. They differ, so that
-    /// a block that a device puts into the part of another shard is not taken for one of its own.
+    /// Return the identity of this shard's part of a cache, and the cache of a part. They differ,
+    /// so that a block that a device puts into the part of another shard is not taken for one of
+    /// its own.
     pub fn identity(&self, cache: Uuid) -> Uuid {
         Uuid::from_u128(cache.as_u128() ^ u128::from(self.index))
     }

@@ -20,12 +20,12 @@ use crate::fingerprint::{Fingerprint, Mark};
 use crate::format::EPOCH_LIMIT;
 use crate::offline::Contents;
 
-/// What the note says.
+/// Contents of the note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SideFile {
     /// The cache.
     pub cache: Uuid,
-    /// How often the cache had been started.
+    /// Number of starts of the cache.
     pub epoch: u64,
     /// `true` if its flash may have bytes that the backing store lacks.
     pub has_dirty: bool,
@@ -33,12 +33,12 @@ pub struct SideFile {
     /// already. The notes of version 0.1 allow for any. Where the backing store was served without the
     /// flash, the last epoch before that.
     pub begins: Option<u64>,
-    /// How this start ended; none if it runs, or crashed, or if the backing store was served without
+    /// End of this start; `None` if it runs, or crashed, or if the backing store was served without
     /// the flash.
     pub end: Option<End>,
 }
 
-/// Why a backing store must not be served, or its note cannot be used.
+/// Reason why a backing store must not be served, or its note cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SideFileError {
@@ -47,7 +47,7 @@ pub enum SideFileError {
     Io {
         /// The note.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The file says something else.
@@ -84,7 +84,7 @@ pub enum SideFileError {
          one holds"
     )]
     OldFlash {
-        /// What the flash says.
+        /// Epoch that the flash names.
         found_epoch: u64,
     },
     /// The note is older than the flash: it was copied or restored, with the backing store or alone.
@@ -93,9 +93,9 @@ pub enum SideFileError {
          times, the note knows of {noted_epoch}; use the newest copy, or give up what the flash holds"
     )]
     OldBacking {
-        /// What the flash says.
+        /// Epoch that the flash names.
         found_epoch: u64,
-        /// What the note says.
+        /// Epoch that the note names.
         noted_epoch: u64,
     },
     /// Another cache has newer bytes, so that this flash must not be set up by force.
@@ -107,7 +107,8 @@ pub enum SideFileError {
         /// The cache.
         cache: Uuid,
     },
-    /// Something else wrote to the backing store since the last stop, and the flash has dirty pages.
+    /// Something else wrote to the backing store since the last stop, and the flash has dirty
+    /// pages.
     #[error(
         "something else wrote to the backing store after the last stop, and the flash holds \
          {dirty_pages} pages that are newer than what was there then: put the backing store back as it \
@@ -124,11 +125,11 @@ pub enum SideFileError {
          otherwise make the backing store longer, or give them up"
     )]
     ShrunkBacking {
-        /// What the flash says.
+        /// Size that the flash names.
         found_bytes: u64,
-        /// What was given.
+        /// Size that was given.
         given_bytes: u64,
-        /// Where the last dirty page ends.
+        /// End of the last dirty page.
         dirty_end_bytes: u64,
     },
     /// The device that should be the flash holds something else, or cannot be read.
@@ -139,18 +140,19 @@ pub enum SideFileError {
 }
 
 impl SideFile {
-    /// The note beside a file. A backing store elsewhere, or a block device, has its note where
-    /// whoever serves it says.
+    /// Return the path of the note beside a file. A backing store elsewhere, or a block device, has
+    /// its note where the server's configuration says. A backing store elsewhere, or a block
+    /// device, has its note where whoever serves it says.
     pub fn path(backing: &Path) -> PathBuf {
         let mut name = backing.as_os_str().to_owned();
         name.push(".thermocline");
         name.into()
     }
 
-    /// What the note at a path says, if there is one.
+    /// Read the note at a path, if there is one.
     ///
     /// # Errors
-    /// A file that cannot be read, or that is no note.
+    /// If the file cannot be read or is not a note.
     pub fn load(note: &Path) -> Result<Option<Self>, SideFileError> {
         let path = note.to_owned();
         match fs::read_to_string(note) {
@@ -183,26 +185,26 @@ impl SideFile {
         write().map_err(|source| SideFileError::Io { path: path.clone(), source })
     }
 
-    /// What the note says while an engine serves the backing store with the flash.
+    /// Return the note for the time in which an engine serves the backing store with the flash.
     pub const fn running(cache: Uuid, epoch: u64) -> Self {
         Self { cache, epoch, has_dirty: true, begins: None, end: None }
     }
 
-    /// What the note says after an orderly stop in that epoch.
+    /// Return the note after an orderly stop in that epoch.
     #[must_use]
     pub const fn ended(self, epoch: u64, has_dirty: bool, end: Option<End>) -> Self {
         Self { epoch, has_dirty, begins: None, end, ..self }
     }
 
-    /// What the note says when the backing store was served without the flash: whatever that holds
-    /// is too old from then on.
+    /// Return the note after the backing store was served without the flash, whose contents are
+    /// outdated from then on.
     #[must_use]
     pub const fn without_flash(self) -> Self {
         let begins = Some(self.last_epoch());
         Self { epoch: u64::MAX, has_dirty: false, begins, end: None, ..self }
     }
 
-    /// The last epoch that the note knows of: no later start takes the same.
+    /// Return the last epoch that the note knows of: no later start takes the same.
     pub(crate) const fn last_epoch(&self) -> u64 {
         let noted = if self.epoch < EPOCH_LIMIT / 2 { self.epoch } else { 0 };
         match self.begins {
@@ -307,7 +309,7 @@ impl SideFile {
     }
 }
 
-/// A fingerprint from its line, and the line of its mark if there is one.
+/// Return a fingerprint from its line, and the line of its mark if there is one.
 fn parse_backing(line: &str, mark: Option<&str>) -> Option<Fingerprint> {
     let (size, sample) = line.strip_prefix("backing ")?.split_once(' ')?;
     let mark = match mark.map(|line| line.split(' ').collect::<Vec<_>>()).as_deref() {

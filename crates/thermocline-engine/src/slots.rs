@@ -11,7 +11,7 @@ use crate::format::{join, split};
 #[repr(transparent)]
 pub(crate) struct SlotId(pub(crate) u32);
 
-/// What a slot is used for.
+/// Use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SlotState {
@@ -110,8 +110,8 @@ pub(crate) struct Slots {
     /// One bit per slot: whether it is free.
     free: Vec<u64>,
     free_slots: u32,
-    /// Where the search for a free slot goes on: slots are taken in ascending order, so that what is
-    /// written together lies together.
+    /// Position at which the search for a free slot goes on: slots are taken in ascending order, so
+    /// that pages that are written together lie together.
     cursor: usize,
     obsolete: VecDeque<Obsolete>,
     live_slots: u32,
@@ -125,7 +125,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// So many slots, all free, for pages of a backing store that has so many.
+    /// Create `slots` free slots, for pages of a backing store of `backing_pages`.
     pub(crate) fn new(slots: u32, backing_pages: u64) -> Self {
         let is_wide = backing_pages > 1 << 32;
         let words = (slots as usize).div_ceil(64);
@@ -162,7 +162,8 @@ impl Slots {
         self.free_slots
     }
 
-    /// From now on the slot is not used again. What it holds stays until it is given up.
+    /// Take the slot out of use. Its contents stay until it is given up. What it holds stays until
+    /// it is given up.
     pub(crate) fn condemn(&mut self, slot: SlotId) {
         self.condemned.insert(slot);
     }
@@ -182,14 +183,14 @@ impl Slots {
         self.table[slot.0 as usize]
     }
 
-    /// The page that the slot was last used for.
+    /// Return the page that the slot was last used for.
     #[inline]
     pub(crate) fn page(&self, slot: SlotId) -> u64 {
         let upper = self.uppers.get(slot.0 as usize).copied().unwrap_or(0);
         join(self.table[slot.0 as usize].lower, upper)
     }
 
-    /// What the table on flash says of a slot.
+    /// Return the table's row for a slot.
     pub(crate) fn row(&self, id: SlotId) -> Option<Row> {
         let slot = self.slot(id);
         (slot.state() == SlotState::Live).then(|| Row {
@@ -200,7 +201,7 @@ impl Slots {
         })
     }
 
-    /// All slots, in order.
+    /// Return all slots, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SlotId, Slot)> + '_ {
         (0..).map(SlotId).zip(self.table.iter().copied())
     }
@@ -281,7 +282,7 @@ impl Slots {
         self.dirty_slots -= 1;
     }
 
-    /// The slot is free when so many records are durable.
+    /// Mark the slot as obsolete: it is free once `records` records are durable.
     pub(crate) fn set_obsolete(&mut self, slot: SlotId, records: u64) {
         let state = &mut self.table[slot.0 as usize];
         assert_eq!(state.state(), SlotState::Live, "a live slot becomes obsolete");
@@ -300,7 +301,7 @@ impl Slots {
         self.obsolete.len()
     }
 
-    /// The next obsolete slot whose record is among the first `records`, which are durable.
+    /// Return the next obsolete slot whose record is among the first `records`, which are durable.
     pub(crate) fn next_reusable(&mut self, records: u64) -> Option<SlotId> {
         let next = self.obsolete.front()?;
         if next.records > records {
@@ -331,8 +332,8 @@ impl Slots {
         !self.pinned.is_empty()
     }
 
-    /// Nobody needs the slot any more, and no durable record names it. It can be used again when it is
-    /// not being read; a condemned slot never is.
+    /// Free a slot that nobody needs any more, and that no durable record names. It can be used
+    /// again when it is not being read; a condemned slot never is.
     pub(crate) fn free(&mut self, slot: SlotId) {
         if self.pinned.contains_key(&slot) {
             self.freed_while_pinned.insert(slot);
@@ -367,7 +368,7 @@ impl Slots {
         (self.live_slots, self.dirty_slots) = (count(kept.len()), count(dirty));
     }
 
-    /// Nobody needs a slot of a flash that failed.
+    /// Free a slot of a flash that failed.
     pub(crate) fn abandon(&mut self, slot: SlotId) {
         let state = &mut self.table[slot.0 as usize];
         assert_eq!(state.state(), SlotState::Live, "only what was live is kept");

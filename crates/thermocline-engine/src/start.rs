@@ -1,9 +1,9 @@
-//! What a start decides: whether a flash and a backing store are used together, and in which steps.
+//! Decision of a start: use a flash and a backing store together or not, and in which steps.
 //!
-//! Nothing here reads or writes. Whoever starts an engine, or drains a flash, locks both devices, reads
-//! the note and the flash, takes the fingerprint of the backing store, asks for a [`Plan`], and carries
-//! its steps out in their order. A crash after any step, or between two, leaves what the next start
-//! decides rightly.
+//! Nothing here reads or writes. A caller that starts an engine, or drains a flash, locks both
+//! devices, reads the note and the flash, takes the fingerprint of the backing store, asks for a
+//! [`Plan`], and carries its steps out in their order. A crash after any step, or between two,
+//! leaves a state that the next start handles correctly.
 //!
 //! * The note names a start of the cache (an *epoch*) before anything is served in it. It first says that
 //!   the start begins: until then it still says how the start before ended.
@@ -22,10 +22,10 @@ use crate::fingerprint::{Fingerprint, Likeness};
 use crate::offline::Contents;
 use crate::side_file::{SideFile, SideFileError};
 
-/// What a start finds.
+/// State that a start finds.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// What the note of the backing store says.
+    /// Note of the backing store.
     pub note: Option<SideFile>,
     /// The flash.
     pub flash: FoundFlash,
@@ -37,7 +37,7 @@ pub struct Found {
     pub new_cache: Uuid,
 }
 
-/// What a start finds where the flash should be.
+/// State that a start finds in place of the flash.
 #[derive(Clone, Copy, Debug)]
 pub enum FoundFlash {
     /// No flash is configured.
@@ -50,7 +50,7 @@ pub enum FoundFlash {
     Cache(Contents),
 }
 
-/// What a flash and a backing store are wanted for.
+/// Purpose for which a flash and a backing store are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// Serve the backing store.
@@ -61,7 +61,7 @@ pub enum Intent {
     Drain(DrainOptions),
 }
 
-/// How a flash is drained.
+/// Options of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainOptions {
     /// Although no note says that the flash belongs to the backing store.
@@ -106,7 +106,7 @@ pub enum Step {
     EndNote,
 }
 
-/// What was noticed, and should be said.
+/// Notice that the caller should show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Something else may have written to the backing store: clean pages are dropped.
@@ -118,26 +118,26 @@ pub enum Notice {
 /// The steps of a start, and of the end that follows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// In order.
+    /// Steps in order.
     pub steps: Vec<Step>,
-    /// What should be said before.
+    /// Notice to show before.
     pub notice: Option<Notice>,
 }
 
 impl Plan {
-    /// The steps that come before the devices are driven, and the backing store is synced.
+    /// Return the steps that come before the devices are driven, and the backing store is synced.
     pub fn before_driver(&self) -> &[Step] {
         let end = self.steps.iter().position(|step| *step == Step::SyncBacking);
         &self.steps[..end.unwrap_or(self.steps.len())]
     }
 
-    /// What the note says from the first write on.
+    /// Return the note that is valid from the first write on.
     pub fn note_before_serving(&self) -> Option<SideFile> {
         let mut steps = self.steps[self.before_driver().len()..].iter();
         steps.find_map(|step| if let Step::WriteNote(note) = step { Some(*note) } else { None })
     }
 
-    /// How an epoch begins, if one does.
+    /// Return the begin of an epoch, if one begins.
     pub fn begin(&self) -> Option<Begin> {
         self.steps.iter().find_map(|step| {
             if let Step::BeginEpoch(begin) | Step::WriteBack(begin) = step {
@@ -149,11 +149,11 @@ impl Plan {
     }
 }
 
-/// What follows [`Step::Serve`] where there is a flash.
+/// Steps that follow [`Step::Serve`] if there is a flash.
 const END: [Step; 4] = [Step::Seal, Step::TakeFingerprint, Step::EndFlash, Step::EndNote];
 
 impl Found {
-    /// Of how many bytes of the backing store, and for which cache, a fingerprint is wanted.
+    /// Return the size and the cache for which a fingerprint of the backing store is wanted.
     pub fn sample(&self) -> Option<(Uuid, u64)> {
         let contents = self.contents().filter(|contents| contents.held_pages > 0)?;
         let before = self.recorded(contents)?.backing?;
@@ -161,10 +161,10 @@ impl Found {
             .then_some((contents.superblock.owner(), before.size_bytes))
     }
 
-    /// What is to be done, or why it must not be.
+    /// Return the steps to take, or the reason why they must not be taken.
     ///
     /// # Errors
-    /// A flash and a backing store that must not be used together, or not for that.
+    /// If the flash and the backing store must not be used together, or not for that intent.
     pub fn plan(&self, intent: Intent) -> Result<Plan, SideFileError> {
         match (&self.flash, intent) {
             (FoundFlash::None, _) => {
@@ -197,7 +197,8 @@ impl Found {
         }
     }
 
-    /// The end that the flash or its note has, if the backing store is still to be as it was then.
+    /// Return the end that the flash or its note has, if the backing store is still to be as it was
+    /// then.
     fn recorded(&self, contents: &Contents) -> Option<End> {
         let superblock = &contents.superblock;
         match self.note.filter(|note| note.cache == superblock.owner()) {
@@ -218,8 +219,8 @@ impl Found {
         Plan { steps: first.into_iter().chain(rest).chain(END).collect(), notice: None }
     }
 
-    /// A flash may be given up, but not if another one has the newest bytes of the backing store, as
-    /// that one would be given up with it.
+    /// Check that a flash may be given up: it must not be if another one has the newest bytes of
+    /// the backing store, as that one would be given up with it.
     fn check_force(&self) -> Result<(), SideFileError> {
         let found = self.contents().map(|contents| contents.superblock.owner());
         match self.note.filter(|note| note.has_dirty) {
@@ -310,7 +311,7 @@ impl Found {
         }
     }
 
-    /// Which pages of the flash are kept, and why.
+    /// Return the pages of the flash that are kept, and the reason.
     fn keep(&self, contents: &Contents, intent: Intent) -> Result<(Keep, Likeness), SideFileError> {
         let likeness = self.likeness(contents);
         let has_dirty = contents.dirty_pages > 0;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// A device, or a file in its stead.
 pub trait Storage {
-    /// Its size in bytes.
+    /// Return its size in bytes.
     ///
     /// # Errors
     /// What the device says.
@@ -39,14 +39,14 @@ pub trait Storage {
         pieces.iter().try_for_each(|(offset, bytes)| self.write_at(*offset, bytes))
     }
 
-    /// Everything written before survives a power loss.
+    /// Make everything written before survive a power loss.
     ///
     /// # Errors
-    /// What the device says.
+    /// If the device reports an error.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// What devices that bypass the page cache want their memory aligned to.
+/// Alignment of memory that devices require if they bypass the page cache.
 const ALIGNMENT: usize = crate::memory::ALIGNMENT_BYTES;
 
 /// Memory that devices fill without a detour.
@@ -57,7 +57,7 @@ pub(crate) struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// So many zeroes.
+    /// Create `length` zeroes.
     pub(crate) fn new(length: usize) -> Self {
         let memory = vec![0; length + ALIGNMENT];
         let start = memory.as_ptr().addr().wrapping_neg() % ALIGNMENT;

@@ -6,14 +6,14 @@ const STREAMS: usize = 16;
 /// The ends of the streams seen last.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// Where a stream goes on, how long it is, and when it was last seen.
+    /// Streams, each with its next position, its length, and the time when it was last seen.
     streams: [(u64, u64, u64); STREAMS],
     time: u64,
 }
 
 impl Streams {
-    /// Notes a request of so many bytes, at a position among those that the shard serves. Returns how
-    /// many bytes, this request's included, continue one another.
+    /// Note a request of `length_bytes`, at a position among the bytes that the shard serves.
+    /// Returns the number of bytes, this request's included, that continue one another.
     pub(crate) fn note(&mut self, position: u64, length_bytes: u64) -> u64 {
         self.time += 1;
         let continued =

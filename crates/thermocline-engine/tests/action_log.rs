@@ -39,7 +39,7 @@ fn accesses(pages: u32, count: u32, seed: u64) -> Vec<Access> {
     accesses
 }
 
-/// What the policy says when it is driven alone.
+/// Return the actions of the policy if it is driven alone.
 fn expected(options: &Options, pages: u32, accesses: &[Access]) -> Vec<Action> {
     let policy = &options.policy;
     let setup = Setup {

@@ -24,7 +24,7 @@ fn engine(options: Options) -> Engine<MemoryDriver> {
     Engine::new(shard, driver)
 }
 
-/// Does a request to its end, and gives the bytes that it read.
+/// Carry out a request to its end, and return the bytes that it read.
 fn ask(engine: &mut Engine<MemoryDriver>, request: Request, payload: &[u8]) -> Vec<u8> {
     engine.submit(request, payload).unwrap();
     engine.wait_until_idle();
@@ -486,7 +486,7 @@ fn cached_pages_that_are_trimmed_read_as_zeroes_and_reach_the_disk_as_such() {
     assert_eq!(engine.driver().bytes(Device::Backing)[..4 * 4096], bytes);
 }
 
-/// What the shard asks of its devices now.
+/// Return the operations that the shard asks of its devices now.
 fn operations(shard: &mut Shard) -> Vec<Operation> {
     std::iter::from_fn(|| shard.next_operation()).collect()
 }
@@ -535,7 +535,7 @@ fn a_write_waits_for_the_discard_before_it() {
     assert!(write.iter().any(|it| (it.kind, it.device) == (OperationKind::Write, Device::Backing)));
 }
 
-/// A shard over a disk of 64 GiB, whose pages 5 and 1000 are in RAM.
+/// Return a shard over a disk of 64 GiB, whose pages 5 and 1000 are in RAM.
 fn over_64_gib() -> Shard {
     let policy = PolicyOptions::named("lru").unwrap();
     let mut shard = Shard::new(Options::new(1 << 24, 16, 64, policy)).unwrap();

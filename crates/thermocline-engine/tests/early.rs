@@ -49,13 +49,13 @@ fn options(policy: &str) -> Options {
     options
 }
 
-/// The byte that each page is full of.
+/// Return the byte that each page is full of.
 fn content(page: u64) -> u8 {
     if page < DIRTY_PAGES { page as u8 + 1 } else { 0 }
 }
 
 impl Devices {
-    /// What an engine leaves behind that was killed after a flush.
+    /// Return the state that a killed engine leaves after a flush.
     fn of_killed(options: &Options) -> Self {
         let layout = Layout::new(options.slots(), options.page_bytes);
         let mut flash = Image(vec![0; layout.flash_bytes() as usize]);

@@ -16,19 +16,19 @@ fn options(policy: &str) -> Options {
     Options::new(256, 16, 64, PolicyOptions::named(policy).unwrap())
 }
 
-/// What the shard asks of its devices now.
+/// Return the operations that the shard asks of its devices now.
 fn operations(shard: &mut Shard) -> Vec<Operation> {
     std::iter::from_fn(|| shard.next_operation()).collect()
 }
 
-/// The writes to the backing store among these.
+/// Return the writes to the backing store among these.
 fn disk_writes(operations: &[Operation]) -> Vec<OperationParts> {
     let is_write =
         |it: &&Operation| (it.device, it.kind) == (Device::Backing, OperationKind::Write);
     operations.iter().filter(is_write).map(|it| (**it).clone()).collect()
 }
 
-/// An engine over devices in memory, none of which fails yet.
+/// Return an engine over devices in memory, none of which fails yet.
 fn failing(options: Options) -> Engine<Failing> {
     let backing_bytes = usize::try_from(options.size_bytes()).unwrap();
     let shard = Shard::new(options).unwrap();
@@ -105,7 +105,7 @@ impl Failing {
         Self { devices, fails: |_, _| false, failed: vec![], keeps: |_, _| false, kept: vec![] }
     }
 
-    /// From now on nothing fails, and nothing is kept.
+    /// Stop failing and holding operations from now on.
     fn work(&mut self) {
         (self.fails, self.keeps) = (|_, _| false, |_, _| false);
         self.kept.drain(..).for_each(|operation| self.devices.start(operation));
@@ -134,7 +134,7 @@ impl Driver for Failing {
     }
 }
 
-/// An engine and a disk of sevens, of which page 0 was trimmed; the disk kept its bytes.
+/// Return an engine and a disk of sevens, of which page 0 was trimmed; the disk kept its bytes.
 fn trimmed(policy: &str) -> Engine<Failing> {
     let mut engine = failing(options(policy));
     engine.driver().devices.bytes(Device::Backing).fill(7);
@@ -162,7 +162,7 @@ fn fail_a_flush(engine: &mut Engine<Failing>) {
     engine.driver().fails = |_, _| false;
 }
 
-/// Everything works again, and goes to the disk.
+/// Let everything work again, and write it to the disk.
 fn come_to_rest(engine: &mut Engine<Failing>) {
     engine.driver().work();
     for second in 1..10 {
@@ -531,7 +531,7 @@ fn writes_wait_while_far_too_much_is_in_ram_only() {
     shard.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
 }
 
-/// The replies that are there, by tag.
+/// Return the replies that are there, by tag.
 fn replies(shard: &mut Shard) -> Vec<(u64, Result<(), RequestError>)> {
     let mut replies = vec![];
     while let Some(reply) = shard.next_reply() {

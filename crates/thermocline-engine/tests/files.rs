@@ -151,7 +151,7 @@ impl Files {
         open(self.folder.path(), name, self.caching)
     }
 
-    /// An empty flash of the shards in a new file of just the bytes that it needs.
+    /// Return an empty flash of the shards in a new file of just the bytes that it needs.
     fn set_up(&self, name: &str, cache: u128) -> FlashSet {
         self.create(name, FlashSet::bytes(&self.layout, &self.map));
         let (cache, bytes) = (Uuid::from_u128(cache), (PAGES * PAGE) as u64);

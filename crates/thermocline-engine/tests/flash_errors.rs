@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 const PAGES: u64 = 256;
 const MILLISECOND: u64 = 1_000_000;
 
-/// Which operations on flash fail.
+/// Kind of operation on flash that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
@@ -36,7 +36,7 @@ struct Faulty {
     devices: MemoryDriver,
     slots_bytes: u64,
     kind: Kind,
-    /// How many of these fail before they succeed again.
+    /// Number of operations that fail before they succeed again.
     left: u64,
     failed: Vec<Completion>,
 }
@@ -203,7 +203,7 @@ impl World {
         self.engine.shard().assert_invariants();
     }
 
-    /// Everything that is not lost is on the backing store in the end.
+    /// Check that everything that is not lost is on the backing store in the end.
     fn end(&mut self) {
         self.fail(Kind::Nothing, 0);
         self.engine.shard_mut().drain();
@@ -294,7 +294,7 @@ fn slots_that_take_no_writes_are_retired_as_far_as_the_budget_goes() {
     }
 }
 
-/// An engine with page 3 on flash only, and not in RAM.
+/// Return an engine with page 3 on flash only, and not in RAM.
 fn with_page_on_flash(is_dirty: bool) -> World {
     let mut world = World::new(options("lru-exclusive"));
     for page in 0..40 {
@@ -417,7 +417,7 @@ impl Storage for Image {
 }
 
 impl World {
-    /// A flash that was set up for these options.
+    /// Return a flash that was set up for these options.
     fn new_flash(options: &Options) -> (Image, Flash) {
         let layout = Layout::new(options.slots(), options.page_bytes);
         let mut image = Image(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
@@ -426,7 +426,7 @@ impl World {
         (image, flash)
     }
 
-    /// An engine over a flash that could be used after a restart.
+    /// Create an engine over a flash that could be used after a restart.
     fn durable(options: Options) -> Self {
         let (image, flash) = Self::new_flash(&options);
         let mut world = Self::new(options.clone());
@@ -440,13 +440,13 @@ impl World {
         world
     }
 
-    /// What a kill leaves behind, now that everything was flushed, is what should be there.
+    /// Check the state after a kill, after everything was flushed.
     fn check_killed(&mut self, options: &Options) {
         self.ask(Request::flush(5), &[]).unwrap();
         self.check_killed_now(options);
     }
 
-    /// What a kill leaves behind is what should be there, as everything was acknowledged as durable.
+    /// Check the state after a kill, as everything was acknowledged as durable.
     fn check_killed_now(&mut self, options: &Options) {
         let layout = Layout::new(options.slots(), options.page_bytes);
         let flash_bytes = usize::try_from(layout.flash_bytes()).unwrap();

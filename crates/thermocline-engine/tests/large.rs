@@ -60,7 +60,7 @@ impl Storage for Devices {
     }
 }
 
-/// Does each operation when it is polled.
+/// Driver that carries out each operation when it is polled.
 #[derive(Debug)]
 struct SparseDriver {
     frames: Arc<Frames>,
@@ -202,7 +202,7 @@ impl Bench {
         bytes
     }
 
-    /// A page anywhere, or one of those that were written.
+    /// Draw a page anywhere, or one of those that were written.
     fn page(&mut self) -> u64 {
         let drawn = self.below(self.options.backing_pages);
         if self.below(3) == 0 {
@@ -294,7 +294,7 @@ fn options(entry: &PolicyEntry, backing_pages: u64) -> Options {
     options
 }
 
-/// The id of the page that an access is to.
+/// Return the id of the page that an access is to.
 fn served(actions: &[Action]) -> PageId {
     let serves = |action: &Action| match *action {
         Action::Serve { page, .. } => Some(page),
@@ -367,7 +367,7 @@ fn pages_whose_ids_collide_are_told_apart() {
     bench.check_all();
 }
 
-/// The policy that is told of survivors and of a new policy knows pages by other ids.
+/// A policy that learns of survivors and of a new policy knows pages by other ids.
 #[test]
 fn policies_are_exchanged_on_a_large_disk() {
     let entries = policies::entries();

@@ -26,7 +26,8 @@ fn open(folder: &Path, name: &str) -> DeviceFile {
     DeviceFile::open(&folder.join(name), Caching::Buffered).unwrap()
 }
 
-/// A cache that was stopped after a flush, with 20 dirty pages; page `n` has bytes of `n + 1`.
+/// Return a cache that was stopped after a flush, with 20 dirty pages; page `n` has bytes of `n +
+/// 1`.
 fn stopped(folder: &Path) -> Layout {
     let layout = Layout::new(options().slots(), PAGE as u32);
     File::create(folder.join("disk")).unwrap().set_len(u64::from(PAGES) * PAGE as u64).unwrap();
@@ -46,7 +47,7 @@ fn stopped(folder: &Path) -> Layout {
     layout
 }
 
-/// Where the bytes of a page lie in the file of the flash.
+/// Return the position of a page's bytes in the file of the flash.
 fn place(folder: &Path, page: u8) -> usize {
     let bytes = fs::read(folder.join("flash")).unwrap();
     let places = bytes.chunks(PAGE).position(|slot| slot == [page + 1; PAGE]).unwrap();

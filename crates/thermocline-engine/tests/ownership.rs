@@ -16,7 +16,7 @@ fn shard() -> Shard {
     Shard::new(Options::new(PAGES.into(), 8, 0, PolicyOptions::named("lru").unwrap())).unwrap()
 }
 
-/// The first operation of a shard that is asked for a page.
+/// Return the first operation of a shard that is asked for a page.
 fn fetch(shard: &mut Shard) -> Operation {
     shard.submit(Request::read(1, 0, 4096), &[]).unwrap();
     shard.next_operation().unwrap()

@@ -1,4 +1,4 @@
-//! What a start decides, case by case, and over histories of crashes, copies and other writers.
+//! Decisions of a start, case by case, and over histories of crashes, copies and other writers.
 
 use std::num::NonZeroU16;
 
@@ -21,7 +21,7 @@ fn end(next_sequence: u64) -> End {
     End { next_sequence, backing: Some(print(5, 5)) }
 }
 
-/// A flash of epoch 3 with so many clean and dirty pages.
+/// Return a flash of epoch 3 with so many clean and dirty pages.
 fn flash(clean: u64, dirty: u64, end: Option<End>) -> Contents {
     let first = Superblock::first(CACHE, Layout::new(64, 4096), BYTES);
     let superblock = Superblock { epoch: 3, end, ..first };
@@ -39,7 +39,7 @@ fn found(note: Option<SideFile>, contents: Contents, backing: Option<Fingerprint
     Found { note, flash, backing_bytes: BYTES, backing, new_cache: NEW }
 }
 
-/// What a start decides, in a word.
+/// Return the decision of a start, in one word.
 fn word(found: &Found, intent: Intent) -> &'static str {
     match found.plan(intent) {
         Ok(plan) if plan.steps.iter().any(|step| matches!(step, Step::SetUpFlash(_))) => "set up",
@@ -180,8 +180,8 @@ fn a_longer_backing_store_keeps_dirty_pages_and_a_shorter_one_may_be_drained() {
     }
 }
 
-/// The notes that the start on two such regions writes, in order, and how the epoch begins. Which region
-/// comes first makes no difference.
+/// Return the notes that the start on two such regions writes, in order, and how the epoch begins.
+/// Which region comes first makes no difference.
 #[track_caller]
 fn on_two(note: SideFile, regions: &[Contents; 2]) -> (Vec<SideFile>, Begin) {
     let map = ShardMap::new(NonZeroU16::MIN.saturating_add(1), 4096);
@@ -207,7 +207,7 @@ fn on_two(note: SideFile, regions: &[Contents; 2]) -> (Vec<SideFile>, Begin) {
     one
 }
 
-/// A region of that epoch.
+/// Return a region of that epoch.
 fn region(epoch: u64, dirty: u64, end: Option<End>) -> Contents {
     let contents = flash(2, dirty, end);
     Contents { superblock: Superblock { epoch, ..contents.superblock }, ..contents }

@@ -28,7 +28,7 @@ struct Disk {
     inode: u64,
     modified_ns: u64,
     note: Option<SideFile>,
-    /// What whoever reads it through the server must see.
+    /// Version that a read through the server must return.
     newest: u64,
 }
 
@@ -38,7 +38,7 @@ struct World {
     clock: u64,
     flash: Option<Flash>,
     disk: Disk,
-    /// What led here, for a failure.
+    /// Events that led here, for a failure.
     history: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl World {
         Self { random, clock: 0, flash: None, disk, history: vec![] }
     }
 
-    /// A number below `limit`.
+    /// Draw a number below `limit`.
     fn draw(&mut self, limit: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -124,14 +124,14 @@ impl Driver for Reversed {
     }
 }
 
-/// The bytes of a page that only flash has.
+/// Return the bytes of a page that only flash has.
 fn content(page: u32, page_bytes: u32) -> Vec<u8> {
     let mut bytes = vec![page as u8 | 1; page_bytes as usize];
     bytes[..4].copy_from_slice(&page.to_le_bytes());
     bytes
 }
 
-/// A flash whose slots hold these pages; those of slots divisible by seven are clean.
+/// Return a flash whose slots hold these pages; those of slots divisible by seven are clean.
 fn cache(pages: &[u32], page_bytes: u32) -> (Devices, Flash) {
     let layout = Layout::new(u32::try_from(pages.len()).unwrap(), page_bytes);
     let backing_bytes = (pages.iter().max().unwrap() + 1) as usize * page_bytes as usize;

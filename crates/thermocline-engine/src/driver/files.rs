@@ -1,4 +1,4 @@
-//! What both drivers of real devices share: opening, and transfers with positioned calls.
+//! Parts that both drivers of real devices share: opening, and transfers with positioned calls.
 #![expect(unsafe_code, reason = "frames are memory that the kernel fills")]
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -18,8 +18,8 @@ use crate::memory::Frames;
 use crate::operation::{Operation, OperationKind, OperationParts};
 use crate::storage::{Storage, is_aligned};
 
-/// How long a lock is waited for: what a killed engine had handed to the kernel holds its files open
-/// until the devices have answered.
+/// Maximum time that a start waits for a lock: the kernel keeps the files of a killed engine open
+/// until the devices have answered its operations.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts to lock.
 const LOCK_POLL: Duration = Duration::from_millis(10);
@@ -42,7 +42,7 @@ pub struct DeviceFile {
     region: Option<Range<u64>>,
 }
 
-/// How a device is opened.
+/// Mode in which a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caching {
     /// Past the page cache where that is possible, through it elsewhere.
@@ -63,7 +63,7 @@ impl DeviceFile {
         Self::open_within(path, caching, LOCK_PATIENCE)
     }
 
-    /// The same with another patience.
+    /// Return the same with another patience.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -132,7 +132,7 @@ impl DeviceFile {
         Ok(Self { file: open(exclusive)?, is_direct: false, region: None })
     }
 
-    /// The same open file again: whoever has either holds its lock.
+    /// Open the same file again; both handles share its lock.
     ///
     /// # Errors
     /// What the system says.
@@ -141,8 +141,8 @@ impl DeviceFile {
         Ok(Self { file: self.file.try_clone()?, is_direct: self.is_direct, region })
     }
 
-    /// The same open file, of which a range is used as if it were a device of its own. A sync concerns
-    /// the whole file: several that write to regions of one file need
+    /// Return the same open file, of which a range is used as if it were a device of its own. A
+    /// sync concerns the whole file: several that write to regions of one file need
     /// [`SharedSyncs`](crate::SharedSyncs).
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl DeviceFile {
         Ok(Self { region: Some(range), ..self.try_clone()? })
     }
 
-    /// Where in the file a range of this device is.
+    /// Return the position of this device's range in the file.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the device ends before.
@@ -202,12 +202,12 @@ impl DeviceFile {
         self.is_direct
     }
 
-    /// The open file.
+    /// Return the open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Its size in bytes; that of a block device is where seeking to the end leads.
+    /// Return its size in bytes; that of a block device is where seeking to the end leads.
     ///
     /// # Errors
     /// What the system says.
@@ -217,8 +217,8 @@ impl DeviceFile {
         Ok(end.min(region.end).saturating_sub(region.start))
     }
 
-    /// Which parts of a range are holes, as far as the file system tells: as many extents as one answer
-    /// may have.
+    /// Return the parts of a range that are holes, as far as the file system reports them: at most
+    /// as many extents as one answer may have.
     pub(super) fn allocation(&self, range: Range<u64>) -> Vec<Allocation> {
         let mut found = vec![];
         let mut at = range.start;
@@ -274,7 +274,7 @@ fn is_block_device(path: &Path) -> io::Result<bool> {
     Ok(std::fs::metadata(path)?.file_type().is_block_device())
 }
 
-/// What two paths to the same file or block device have in common.
+/// Return a value that two paths share exactly if they lead to the same file or block device.
 fn identity(metadata: &std::fs::Metadata) -> (bool, u64, u64) {
     if metadata.file_type().is_block_device() {
         (true, metadata.rdev(), 0)
@@ -289,8 +289,8 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The frames of a read, a write or a zero, each with its share of the length: those that one call takes,
-/// from a multiple of the size of a frame on. A zero uses its frames again.
+/// Return the frames of a read, a write or a zero, each with its share of the length: those that
+/// one call takes, from a multiple of the size of a frame on. A zero uses its frames again.
 pub(super) fn pieces<'a>(
     frames: &'a Frames,
     operation: &'a Operation,
@@ -397,7 +397,7 @@ impl DeviceFile {
     }
 }
 
-/// Does work on pieces, several at a time; gives the results in the order of the pieces.
+/// Work on several pieces at a time; return the results in the order of the pieces.
 fn at_once<T: Send>(
     pieces: impl ExactSizeIterator<Item = T> + Send,
     work: impl Fn(T) -> io::Result<()> + Sync,

@@ -21,7 +21,7 @@ use super::{Allocation, Completion, Driver};
 use crate::operation::{Device, DeviceError, Operation, OperationKind};
 use crate::sharding::SharedSyncs;
 
-/// How long a wait sleeps at most: drivers may have to give up what is not answered.
+/// Maximum sleep of a wait: drivers may have to give up operations that are not answered.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// The syncs of one device, for the drivers of several shards. A thread performs them, until nobody is
@@ -66,7 +66,7 @@ impl Drop for JointSyncs {
     }
 }
 
-/// What the thread and the drivers share.
+/// State that the thread and the drivers share.
 #[derive(Debug)]
 struct Hub {
     state: Mutex<State>,
@@ -80,7 +80,7 @@ struct State {
     syncs: SharedSyncs,
     /// Per shard: the results that its driver has not taken, in the order in which it asked.
     results: Vec<VecDeque<Result<(), DeviceError>>>,
-    /// Those who may still ask.
+    /// Number of handles that may still ask.
     holders: usize,
 }
 
@@ -130,7 +130,8 @@ pub struct JointDriver<D> {
 }
 
 impl<D: Driver> JointDriver<D> {
-    /// The driver of that shard. The inner one has its region of the flash, and the backing store.
+    /// Return the driver of that shard. The inner one has its region of the flash, and the backing
+    /// store.
     ///
     /// # Errors
     /// If the system gives no more file descriptors.
@@ -159,7 +160,7 @@ impl<D: Driver> JointDriver<D> {
         })
     }
 
-    /// Has another flash synced from now on. No sync of the one before is under way, and the inner driver
+    /// Sync another flash from now on. No sync of the one before is under way, and the inner driver
     /// gets the region of the new one.
     ///
     /// # Errors
@@ -180,7 +181,7 @@ impl<D: Driver> JointDriver<D> {
         Ok(())
     }
 
-    /// The driver that performs what is no sync.
+    /// Return the driver that performs what is no sync.
     pub const fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
     }

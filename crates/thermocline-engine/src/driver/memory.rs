@@ -29,7 +29,7 @@ impl MemoryDriver {
         }
     }
 
-    /// The bytes of a device.
+    /// Return the bytes of a device.
     pub fn bytes(&mut self, device: Device) -> &mut [u8] {
         match device {
             Device::Flash => &mut self.flash,

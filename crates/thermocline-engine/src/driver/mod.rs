@@ -18,7 +18,7 @@ use crate::operation::{DeviceError, Operation};
 /// An operation that is over, with its result.
 pub type Completion = (Operation, Result<(), DeviceError>);
 
-/// What is known of a piece of the backing store.
+/// Allocation of a piece of the backing store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// Its length, in bytes; not zero.
@@ -44,8 +44,8 @@ pub trait Driver {
     /// The same, but waits for one completion at least if operations are in flight.
     fn wait(&mut self, done: &mut Vec<Completion>);
 
-    /// A descriptor that is readable when completions are there, for those who wait for other things
-    /// as well.
+    /// Return a descriptor that is readable when completions are there, for those who wait for
+    /// other things as well.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -58,8 +58,8 @@ pub trait Driver {
         false
     }
 
-    /// The next answer: the pieces of the range that was asked about, from its beginning on, at least
-    /// one. They may end before the range does.
+    /// Return the next answer: the pieces of the range that was asked about, from its beginning on,
+    /// at least one. They may end before the range does.
     fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
         None
     }

@@ -11,7 +11,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use super::{Allocation, Completion, Driver};
 use crate::operation::{Device, Operation};
 
-/// How long a wait sleeps at most: drivers may have to give up what is not answered.
+/// Maximum sleep of a wait: drivers may have to give up operations that are not answered.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Operations on flash go to one driver, those on the backing store to another.
@@ -41,12 +41,12 @@ impl<F: Driver, B: Driver> SplitDriver<F, B> {
         Ok(Self { flash, backing, in_flight: 0, wake, can_sleep })
     }
 
-    /// The driver of the flash.
+    /// Return the driver of the flash.
     pub const fn flash_mut(&mut self) -> &mut F {
         &mut self.flash
     }
 
-    /// The driver of the backing store.
+    /// Return the driver of the backing store.
     pub fn backing(&self) -> &B {
         &self.backing
     }

@@ -22,11 +22,11 @@ pub struct ThreadDriver {
     /// Readable when there are completions.
     wake: Arc<OwnedFd>,
     shared: Arc<Shared>,
-    /// What was asked about allocation is answered at once.
+    /// Answers to questions about allocation, which are ready at once.
     answers: VecDeque<(u64, Vec<Allocation>)>,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared {
     frames: Arc<Frames>,
     flash: RwLock<Option<DeviceFile>>,
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 impl ThreadDriver {
-    /// So many threads, one at least, for the shard that these frames belong to.
+    /// Start `threads` threads, at least one, for the shard that these frames belong to.
     ///
     /// # Errors
     /// If the system gives no more threads or file descriptors.
@@ -49,7 +49,7 @@ impl ThreadDriver {
         Self::over(frames, flash, Some(backing), threads)
     }
 
-    /// The same for the flash alone: another driver has the backing store.
+    /// Return the same for the flash alone: another driver has the backing store.
     ///
     /// # Errors
     /// If the system gives no more threads or file descriptors.

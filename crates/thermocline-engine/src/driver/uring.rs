@@ -20,9 +20,9 @@ use crate::operation::{Device, DeviceError, Operation, OperationKind};
 
 /// Operations in flight at most.
 const DEPTH: u32 = 256;
-/// How long the kernel may refuse operations for lack of resources before they fail.
+/// Maximum time for which the kernel may refuse operations for lack of resources before they fail.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a wait pauses before it asks the kernel again.
+/// Pause of a wait before it asks the kernel again.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// One ring for both devices.
@@ -44,7 +44,7 @@ pub struct UringDriver {
     submit: Submit,
     /// Operations that were complete when they were started.
     failed: Vec<Completion>,
-    /// What was asked about allocation is answered at once.
+    /// Answers to questions about allocation, which are ready at once.
     answers: VecDeque<(u64, Vec<Allocation>)>,
 }
 
@@ -54,11 +54,11 @@ struct Flying {
     /// since, so that the kernel touches no frame when it takes the operation after all.
     operation: Option<Operation>,
     device: Device,
-    /// What the kernel is asked for: a zero may have become a write.
+    /// Operation that the kernel carries out: a zero may have become a write.
     kind: OperationKind,
     /// The pieces of memory; the kernel reads them when the operation starts.
     vectors: Vec<Vector>,
-    /// Where in the file it begins.
+    /// Start in the file.
     start_bytes: u64,
     /// Number of bytes that are done.
     done_bytes: u64,
@@ -68,7 +68,7 @@ struct Flying {
 /// refuses in its place.
 type Submit = fn(&IoUring, usize) -> io::Result<usize>;
 
-/// What follows from the kernel's answer to a submission that failed.
+/// Consequence of the kernel's answer to a submission that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     /// A signal came between: ask again at once.
@@ -97,7 +97,7 @@ impl Refusal {
 type Vector = libc::iovec;
 
 impl UringDriver {
-    /// A ring for the shard that these frames belong to.
+    /// Create a ring for the shard that these frames belong to.
     ///
     /// # Errors
     /// If the kernel has no `io_uring`, or forbids it.
@@ -109,7 +109,7 @@ impl UringDriver {
         Self::over(frames, flash, Some(backing))
     }
 
-    /// The same for the flash alone: another driver has the backing store.
+    /// Return the same for the flash alone: another driver has the backing store.
     ///
     /// # Errors
     /// If the kernel has no `io_uring`, or forbids it.
@@ -156,7 +156,7 @@ impl UringDriver {
         }
     }
 
-    /// Where in its file an operation begins.
+    /// Return the position in its file at which an operation begins.
     fn place(&self, operation: &Operation) -> Result<u64, DeviceError> {
         let device = self.device(operation.device).ok_or(DeviceError(io::ErrorKind::NotFound))?;
         Ok(device.place(operation.offset_bytes, operation.length_bytes)?)
@@ -270,7 +270,8 @@ impl UringDriver {
         }
     }
 
-    /// What a completion means; none if the rest of the operation was handed to the ring.
+    /// Interpret a completion; return `None` if the rest of the operation was submitted to the
+    /// ring.
     fn judge(&mut self, number: usize, result: i32) -> Option<Result<(), DeviceError>> {
         let flying = &mut self.in_flight[number];
         let kind = flying.kind;
@@ -317,13 +318,14 @@ impl UringDriver {
     }
 }
 
-/// The pieces of memory of an operation that the kernel takes at once, from a multiple of a frame on.
+/// Return the pieces of memory of an operation that the kernel takes at once, from a multiple of a
+/// frame on.
 fn vectors(frames: &Frames, operation: &Operation, done_bytes: u64) -> Vec<Vector> {
     let pieces = pieces(frames, operation, done_bytes);
     pieces.map(|(start, length)| Vector { iov_base: start.cast(), iov_len: length }).collect()
 }
 
-/// What the kernel is asked for.
+/// Return the ring's entry for an operation.
 fn entry(flying: &Flying, file: types::Fd) -> squeue::Entry {
     let Flying { operation, vectors, start_bytes, done_bytes, .. } = flying;
     let operation = operation.as_ref().expect("what was given up is not handed over again");
@@ -480,7 +482,7 @@ mod tests {
         bytes
     }
 
-    /// A ring over a file of 1024 pages of ones; nothing if the kernel has no `io_uring`.
+    /// Return a ring over a file of 1024 pages of ones; nothing if the kernel has no `io_uring`.
     fn driver(frames: &Arc<Frames>, folder: &std::path::Path) -> Option<(UringDriver, File)> {
         let path = folder.join("disk");
         std::fs::write(&path, vec![1; 1024 << 12]).unwrap();

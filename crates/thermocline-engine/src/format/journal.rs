@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) checksum: u32,
 }
 
-/// What happened.
+/// Event that a record reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     /// The slot holds the page, and the disk may not.

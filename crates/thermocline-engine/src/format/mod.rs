@@ -1,11 +1,11 @@
-//! What lies on flash: superblocks, a ring of journal blocks, a table of slots, the slots.
+//! Format of the flash: superblocks, a ring of journal blocks, a table of slots, the slots.
 //!
 //! ```text
 //! | superblock | superblock | journal ring | table, two places per block | slots, page-aligned |
 //!   4 KiB        4 KiB
 //! ```
 //!
-//! Everything but the slots is there twice, so that one damaged or unreadable block costs nothing:
+//! Everything but the slots is stored twice, so that one damaged or unreadable block costs nothing:
 //!
 //! * A **superblock** says whose flash this is, and how the rest is laid out. A start writes one copy,
 //!   syncs, and writes the other, so that a torn write leaves one.
@@ -51,7 +51,7 @@ pub(crate) const WRITTEN_BYTES_LIMIT: u64 = 1 << 62;
 const JOURNAL_BLOCKS_MIN: u32 = 8;
 const JOURNAL_BLOCKS_MAX: u32 = 4096;
 
-/// Where the parts of the flash begin.
+/// Positions of the parts of the flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Blocks of the journal's region. The ring has half of them: each block is there twice.
@@ -65,7 +65,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout for so many slots.
+    /// Create the layout for `slots` slots.
     ///
     /// # Panics
     /// Never: the sizes of blocks are constants that fit.
@@ -76,7 +76,7 @@ impl Layout {
         Self { journal_blocks, table_blocks: slots.div_ceil(per_block), slots, page_bytes }
     }
 
-    /// The layout with the most slots that fits a device; none if not a single one does.
+    /// Return the layout with the most slots that fits a device; none if not a single one does.
     pub fn fitting(flash_bytes: u64, page_bytes: u32) -> Option<Self> {
         let most = u32::try_from(flash_bytes / u64::from(page_bytes)).unwrap_or(1 << 31);
         let (mut fits, mut exceeds) = (0, most.min(1 << 31) + 1);
@@ -91,7 +91,7 @@ impl Layout {
         (fits > 0).then(|| Self::new(fits, page_bytes))
     }
 
-    /// Bytes that the flash must have.
+    /// Return the number of bytes that the flash must have.
     pub fn flash_bytes(&self) -> u64 {
         self.slot_offset_bytes() + u64::from(self.slots) * u64::from(self.page_bytes)
     }
@@ -107,44 +107,44 @@ impl Layout {
             && (JOURNAL_BLOCKS_MIN..=JOURNAL_BLOCKS_MAX).contains(&journal_blocks)
     }
 
-    /// Where a superblock lies; there are two.
+    /// Return the offset of a superblock, in bytes; there are two.
     pub(crate) fn superblock_offset_bytes(place: u64) -> u64 {
         place % 2 * BLOCK_BYTES as u64
     }
 
-    /// Blocks that the ring holds.
+    /// Return the number of blocks that the ring holds.
     pub(crate) fn ring_blocks(&self) -> u64 {
         u64::from(self.journal_blocks / 2)
     }
 
-    /// Where the two copies of the journal block of that number lie.
+    /// Return the offsets of the two copies of the journal block of that number, in bytes.
     pub(crate) fn journal_offsets_bytes(&self, sequence: u64) -> [u64; 2] {
         let place = 2 + sequence % self.ring_blocks();
         [place, place + self.ring_blocks()].map(|place| place * BLOCK_BYTES as u64)
     }
 
-    /// Where a block of the journal's region lies.
+    /// Return the offset of a block of the journal's region, in bytes.
     pub(crate) fn journal_place_bytes(place: u32) -> u64 {
         (2 + u64::from(place)) * BLOCK_BYTES as u64
     }
 
-    /// Bytes before the slots: the superblocks, the journal and the table.
+    /// Return the number of bytes before the slots: the superblocks, the journal and the table.
     pub fn metadata_bytes(&self) -> u64 {
         (2 + u64::from(self.journal_blocks) + 2 * u64::from(self.table_blocks)) * BLOCK_BYTES as u64
     }
 
-    /// Where the table lies, in bytes.
+    /// Return the range of the table, in bytes.
     pub fn table_range(&self) -> std::ops::Range<u64> {
         self.table_offset_bytes(0, 0)..self.metadata_bytes()
     }
 
-    /// Where the copy of a table block lies that a generation writes first.
+    /// Return the offset of the copy of a table block that a generation writes first, in bytes.
     pub(crate) fn table_offset_bytes(&self, block: u32, generation: u64) -> u64 {
         let first = 2 + u64::from(self.journal_blocks);
         (first + 2 * u64::from(block) + generation % 2) * BLOCK_BYTES as u64
     }
 
-    /// Where the slots begin.
+    /// Return the offset of the slots, in bytes.
     pub(crate) fn slot_offset_bytes(&self) -> u64 {
         self.metadata_bytes().next_multiple_of(u64::from(self.page_bytes).max(1))
     }
@@ -190,7 +190,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A block whose checksum matches.
+    /// Create a block whose checksum matches.
     pub(crate) fn new(block: &'a [u8]) -> Option<Self> {
         if block.len() != BLOCK_BYTES {
             return None;
@@ -214,8 +214,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The checksum of a page's bytes, mixed with what they should be: bytes of another page, or of
-/// another version of the same page, do not match.
+/// Return the checksum of a page's bytes, mixed with what they should be: bytes of another page, or
+/// of another version of the same page, do not match.
 pub(crate) fn checksum(page: u64, version: u64, bytes: &[u8]) -> u32 {
     let (lower, upper) = split(page);
     let mut identity = [0; 14];
@@ -227,7 +227,7 @@ pub(crate) fn checksum(page: u64, version: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&identity[..length]), bytes)
 }
 
-/// The lower 32 bits of a page number, and the upper 16.
+/// Return the lower 32 bits of a page number, and the upper 16.
 pub(crate) fn split(page: u64) -> (u32, u16) {
     assert!(page < PAGES_MAX, "a page number has 48 bits");
     #[expect(clippy::cast_possible_truncation, reason = "the upper bits are the other half")]
@@ -235,18 +235,18 @@ pub(crate) fn split(page: u64) -> (u32, u16) {
     halves
 }
 
-/// The page number of these halves.
+/// Return the page number of these halves.
 pub(crate) fn join(lower: u32, upper: u16) -> u64 {
     u64::from(upper) << 32 | u64::from(lower)
 }
 
-/// A word of which the lower half says what a record or a row is, and the upper half is the upper bits
-/// of its page number.
+/// Return a word of which the lower half says what a record or a row is, and the upper half is the
+/// upper bits of its page number.
 fn tagged(tag: u16, upper: u16) -> u32 {
     u32::from(upper) << 16 | u32::from(tag)
 }
 
-/// The halves of such a word.
+/// Return the halves of such a word.
 #[expect(clippy::cast_possible_truncation, reason = "the upper bits are the other half")]
 const fn untagged(word: u32) -> (u16, u16) {
     (word as u16, (word >> 16) as u16)
@@ -304,7 +304,7 @@ mod tests {
         assert!(read[PAGES.len()..].iter().all(Option::is_none));
     }
 
-    /// What programs that number pages with 32 bits wrote, and read.
+    /// The format of programs that number pages with 32 bits is still written and read.
     #[test]
     fn page_numbers_of_32_bits_are_written_as_ever() {
         let page = (1 << 32) - 2;

@@ -1,4 +1,4 @@
-//! Whose flash this is, and how it is laid out.
+//! Superblock: the owner of a flash, and its layout.
 
 use std::num::NonZeroU16;
 
@@ -9,7 +9,7 @@ use crate::epoch::End;
 use crate::fingerprint::{Fingerprint, Mark};
 use crate::shard_map::{ShardMap, Share};
 
-/// What a superblock begins with.
+/// First bytes of a superblock.
 const MAGIC: &[u8; 16] = b"thermocline\0\0\0\0\0";
 /// The version of the format of a flash that one shard has, and the one before, which is read too.
 const FORMAT: u32 = 2;
@@ -22,14 +22,14 @@ const FORMAT_OF_REGION: u32 = 3;
 const FORMAT_OF_WIDE: u32 = 4;
 pub(crate) const FORMAT_OF_WIDE_REGION: u32 = 5;
 
-/// What a superblock says.
+/// Contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The identity of this region of the cache: [`Share::identity`]. That of the cache if it is the only one.
     pub cache: Uuid,
-    /// How often the cache was started; blocks of the journal carry it.
+    /// Number of starts of the cache; blocks of the journal carry it.
     pub epoch: u64,
-    /// How the flash is laid out.
+    /// Layout of the flash.
     pub layout: Layout,
     /// The size of the backing store in bytes.
     pub backing_bytes: u64,
@@ -39,15 +39,15 @@ pub struct Superblock {
     pub written_bytes: u64,
     /// `true` if the journal of this epoch has one copy of each block: the flash is of format 1.
     pub has_single_journal: bool,
-    /// How this epoch ended; none if an engine runs, or crashed.
+    /// End of this epoch; `None` if an engine runs, or crashed.
     pub end: Option<End>,
     /// `true` if its pages were given up without the backing store: the note need not know.
     pub is_given_up: bool,
-    /// Which of the shards has this region.
+    /// Shard that has this region.
     pub share: Share,
 }
 
-/// Why a block is no superblock.
+/// Reason why a block is not a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
     /// All bytes are zero.
@@ -77,7 +77,7 @@ impl Superblock {
         }
     }
 
-    /// The cache that the region belongs to, by which the note names it.
+    /// Return the cache that the region belongs to, by which the note names it.
     pub fn owner(&self) -> Uuid {
         self.share.identity(self.cache)
     }
@@ -208,7 +208,7 @@ fn encode_end(writer: &mut Writer<'_>, end: Option<End>, is_given_up: bool) {
     writer.u64(second);
 }
 
-/// Which of several shards has the region; none if the numbers do not go together.
+/// Return the shard that has the region; `None` if the numbers contradict each other.
 fn decode_share(reader: &mut Reader<'_>) -> Option<Share> {
     let (shards, index, extent_bytes) = (reader.u32(), reader.u32(), reader.u64());
     let shards = u16::try_from(shards).ok().and_then(NonZeroU16::new)?;

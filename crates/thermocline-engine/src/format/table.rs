@@ -10,7 +10,7 @@ const ROW_BYTES: usize = 20;
 /// Slots that one block describes.
 pub(crate) const SLOTS_PER_BLOCK: usize = (super::BLOCK_BYTES - HEADER_BYTES - 4) / ROW_BYTES;
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) page: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) cache: Uuid,
-    /// How often the block was written.
+    /// Number of times that the block was written.
     pub(crate) generation: u64,
     /// The block's position in the table.
     pub(crate) block: u32,

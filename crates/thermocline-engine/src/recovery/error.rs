@@ -1,4 +1,4 @@
-//! Why a flash cannot be used.
+//! Errors of a flash that cannot be used.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::shard_map::ShardMap;
 
-/// Why a flash cannot be used.
+/// Reason why a flash cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FlashError {
@@ -19,9 +19,9 @@ pub enum FlashError {
          pages: repair the backing store and drain again"
     )]
     BackingWrite {
-        /// Where the write began.
+        /// Offset of the write.
         offset_bytes: u64,
-        /// What the backing store says.
+        /// Error of the backing store.
         error: io::Error,
     },
     /// The backing store cannot be synced after a drain.
@@ -30,7 +30,7 @@ pub enum FlashError {
          and drain again"
     )]
     BackingSync(io::Error),
-    /// There is nothing on it yet, neither at its beginning nor at its end.
+    /// It is empty, both at its beginning and at its end.
     #[error("this is not a flash of thermocline: nothing was ever written to it")]
     Empty,
     /// It holds something else.
@@ -55,9 +55,9 @@ pub enum FlashError {
     /// A region of a flash that several shards have cannot be used.
     #[error("region {index} of the flash: {error}")]
     Region {
-        /// Which region.
+        /// Index of the region.
         index: u16,
-        /// What is wrong with it.
+        /// Fault of the region.
         error: Box<Self>,
     },
     /// A region is not of the same flash as the first one.
@@ -66,7 +66,7 @@ pub enum FlashError {
          several; name the right one, or give up what this one holds"
     )]
     Mixed {
-        /// Which region.
+        /// Index of the region.
         index: u16,
     },
     /// It was made for other shards.
@@ -76,9 +76,9 @@ pub enum FlashError {
         shards(given)
     )]
     OtherShards {
-        /// What the flash says.
+        /// Shards that the flash names.
         found: ShardMap,
-        /// What was given.
+        /// Shards that were given.
         given: ShardMap,
     },
     /// Both superblocks are damaged.
@@ -100,9 +100,9 @@ pub enum FlashError {
         "the flash belongs to a backing store of {found_bytes} bytes, this one has {given_bytes}"
     )]
     OtherBacking {
-        /// What the flash says.
+        /// Size that the flash names.
         found_bytes: u64,
-        /// What was given.
+        /// Size that was given.
         given_bytes: u64,
     },
     /// It was laid out for pages of another size.
@@ -111,9 +111,9 @@ pub enum FlashError {
          size is changed"
     )]
     OtherPageSize {
-        /// What the flash says.
+        /// Size that the flash names.
         found_bytes: u32,
-        /// What was given.
+        /// Size that was given.
         given_bytes: u32,
     },
     /// It has too few slots.
@@ -122,9 +122,9 @@ pub enum FlashError {
          pages of flash, or drain it and initialise it again"
     )]
     TooFewSlots {
-        /// What the flash says.
+        /// Number that the flash has.
         found_slots: u32,
-        /// What the options need.
+        /// Number that the options need.
         wanted_slots: u32,
     },
     /// The device is too small.
@@ -132,7 +132,7 @@ pub enum FlashError {
     TooSmall {
         /// The size of the device.
         found_bytes: u64,
-        /// What the layout needs.
+        /// Size that the layout needs.
         wanted_bytes: u64,
     },
 }

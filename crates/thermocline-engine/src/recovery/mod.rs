@@ -73,7 +73,7 @@ impl Flash {
         Self::set_up(storage, Superblock::first(cache, layout, backing_bytes))
     }
 
-    /// The same with that superblock.
+    /// Return the same with that superblock.
     pub(crate) fn set_up(
         storage: &mut dyn Storage,
         superblock: Superblock,
@@ -95,7 +95,7 @@ impl Flash {
         Ok(Self::empty(superblock))
     }
 
-    /// The flash of a shard whose devices are in memory and will not be read again.
+    /// Return the flash of a shard whose devices are in memory and will not be read again.
     pub(crate) fn empty(superblock: Superblock) -> Self {
         let Layout { slots, table_blocks, .. } = superblock.layout;
         Self {
@@ -111,15 +111,15 @@ impl Flash {
         }
     }
 
-    /// Finds out what a flash holds, and begins a new epoch on it.
+    /// Read the contents of a flash, and begin a new epoch on it.
     ///
     /// # Errors
-    /// What is no flash of ours, is damaged, or fails.
+    /// If the device is not a flash of Thermocline, is damaged, or fails.
     pub fn recover(storage: &mut dyn Storage) -> Result<Self, FlashError> {
         Self::recover_as(storage, &Begin::default())
     }
 
-    /// The same, but keeps only some pages, or takes over another size of the backing store.
+    /// Return the same, but keeps only some pages, or takes over another size of the backing store.
     ///
     /// # Errors
     /// As [`recover`](Self::recover).
@@ -155,7 +155,7 @@ impl Flash {
         self.begin_epoch(storage)
     }
 
-    /// From now on the journal so far does not count: the table says all.
+    /// Make the table the only truth: the journal so far no longer counts.
     pub(crate) fn begin_epoch(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.superblock.epoch += 1;
         self.superblock.has_single_journal = false;
@@ -164,11 +164,12 @@ impl Flash {
         write_superblock(storage, &self.superblock, first_copy)
     }
 
-    /// Finds out what the flash of one shard holds, and changes nothing. [`FlashSet::read`] reads one of
-    /// any number of shards.
+    /// Read the contents of the flash of one shard, and change nothing. [`FlashSet::read`] reads
+    /// one of any number of shards.
     ///
     /// # Errors
-    /// What is no flash of ours, is damaged, or fails; a flash of several shards.
+    /// If the device is not a flash of Thermocline, is damaged, fails, or belongs to several
+    /// shards.
     ///
     /// [`FlashSet::read`]: crate::FlashSet::read
     pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
@@ -209,12 +210,12 @@ impl Flash {
         if found.is_same(given) { Ok(()) } else { Err(FlashError::OtherShards { found, given }) }
     }
 
-    /// What it is.
+    /// Return the superblock.
     pub const fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// Where a slot lies.
+    /// Return the offset of a slot, in bytes.
     pub(crate) fn slot_offset_bytes(&self, slot: u32) -> u64 {
         let layout = &self.superblock.layout;
         layout.slot_offset_bytes() + u64::from(slot) * u64::from(layout.page_bytes)
@@ -281,8 +282,8 @@ impl Flash {
     }
 }
 
-/// The newest superblock, its place, and how many copies are damaged, in the region of that shard. What
-/// a device put there of another region is damage.
+/// Return the newest superblock, its place, and how many copies are damaged, in the region of that
+/// shard. What a device put there of another region is damage.
 pub(crate) fn read_superblock(
     storage: &mut dyn Storage,
     index: u16,
@@ -379,7 +380,7 @@ mod tests {
     use crate::format::table;
     use crate::storage::memory::Memory;
 
-    /// A flash whose first journal block says this.
+    /// Return a flash whose first journal block says this.
     fn flash(sequence: u64, records: &[Record]) -> Memory {
         let layout = Layout::new(32, 4096);
         let mut memory = Memory(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
@@ -393,7 +394,7 @@ mod tests {
         memory
     }
 
-    /// The same with both copies of that block.
+    /// Return the same with both copies of that block.
     fn flash_with_copies(sequence: u64, records: &[Record]) -> Memory {
         let mut memory = flash(sequence, records);
         let [first, second] = Layout::new(32, 4096).journal_offsets_bytes(sequence);

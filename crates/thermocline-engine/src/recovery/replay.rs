@@ -17,14 +17,14 @@ use crate::storage::{AlignedBytes, Storage};
 /// Bytes of slots that are verified at a time.
 const VERIFIED_BYTES: usize = 16 << 20;
 
-/// Which slot holds a page, for the pages that records are about.
+/// Slot of each page that records are about.
 type Pages = RapidHashMap<u64, u32>;
 
 /// A page that a slot holds: the lower half of its number, and the slot, whose row has all of it. A start
 /// has as many as the flash has slots, so they are short.
 type Held = (u32, u32);
 
-/// Pages are ordered by the lower halves of their numbers, and then by the upper ones.
+/// Return the sort key of a page: the lower half of its number before the upper one.
 const fn order(page: u64) -> u64 {
     page.rotate_left(32)
 }
@@ -95,8 +95,8 @@ impl Flash {
         pages
     }
 
-    /// The slots of all pages that records name, or that are in slots which records name; `held` are the
-    /// pages of the table, in [`order`].
+    /// Return the slots of all pages that records name, or that are in slots which records name;
+    /// `held` are the pages of the table, in [`order`].
     fn pages_of(&self, records: &[(bool, &Record)], held: &[Held]) -> Pages {
         let in_slot = |record: &Record| self.row(record.slot).map(|row| row.page);
         let mut wanted: Vec<u64> = records
@@ -125,9 +125,9 @@ impl Flash {
         pages
     }
 
-    /// What a record says counts if it is newer than what is known of its page: a table block that
-    /// was written later may know more. A record whose slot may not be durable counts if the slot has
-    /// the right bytes; if not, what was before it still is where it was.
+    /// Apply a record if it is newer than the known state of its page: a table block that was
+    /// written later may be newer. A record whose slot may not be durable counts if the slot has
+    /// the right bytes; if not, the version before it is still in its place.
     fn replay_record(&mut self, record: &Record, is_verified: bool, pages: &mut Pages) {
         let slot = record.slot;
         let is_there = record.kind != RecordKind::Free && is_verified;
@@ -190,12 +190,12 @@ impl Flash {
     }
 }
 
-/// What the journal says beyond the table.
+/// Changes that the journal records beyond the table.
 #[derive(Debug)]
 pub(super) struct Journal {
     /// The blocks that count, in order.
     blocks: Vec<(u64, Vec<Record>)>,
-    /// From this block on, slots may not have been durable when their records were.
+    /// First block whose slots may not have been durable when their records were.
     uncertain: u64,
     next_sequence: u64,
     version: u64,
@@ -270,7 +270,7 @@ impl Journal {
     }
 }
 
-/// Where the copies of a journal block of that number lie.
+/// Return the places of the copies of a journal block of that number.
 fn journal_places(superblock: &Superblock, sequence: u64) -> Vec<u64> {
     let layout = &superblock.layout;
     if superblock.has_single_journal {

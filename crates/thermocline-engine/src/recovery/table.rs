@@ -14,7 +14,7 @@ const BLOCKS_PER_THREAD_MIN: usize = 256;
 /// Threads that decode at most.
 const THREADS_MAX: usize = 8;
 
-/// What a stretch of the table says besides its rows.
+/// Contents of a stretch of the table besides its rows.
 #[derive(Debug, Default)]
 struct Found {
     /// Blocks whose copies differ or are damaged, and which copy must be written first.
@@ -26,7 +26,7 @@ struct Found {
     lost: Option<u32>,
 }
 
-/// Where the blocks of a stretch say what they say.
+/// Destination of the rows of a stretch.
 struct Target<'a> {
     superblock: &'a Superblock,
     /// The number of its first block.
@@ -36,7 +36,7 @@ struct Target<'a> {
 }
 
 impl Flash {
-    /// What the table says: of each block, the copy of the later generation that is intact.
+    /// Read the table: of each block, the intact copy of the later generation.
     pub(super) fn read_table(
         storage: &mut dyn Storage,
         superblock: &Superblock,

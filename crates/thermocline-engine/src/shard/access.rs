@@ -165,8 +165,8 @@ impl Shard {
         self.settle_page(piece.page);
     }
 
-    /// The page that the policy means; none if nothing is known of it, so that its bytes are on disk
-    /// alone.
+    /// Return the page that the policy means; none if nothing is known of it, so that its bytes are
+    /// on disk alone.
     pub(super) fn page_of(&self, id: PageId) -> Option<u64> {
         self.places.page(id, &self.slots, &self.entries)
     }
@@ -320,7 +320,7 @@ impl Shard {
         self.set_lost(id, false);
     }
 
-    /// The page has new bytes: a new version.
+    /// Note that the page has new bytes, and return their version.
     pub(super) fn note_write(&mut self, id: EntryId) -> u64 {
         let version = self.next_version();
         let entry = &mut self.entries[id];
@@ -364,7 +364,7 @@ struct Accessed {
     id: PageId,
 }
 
-/// How an access is served.
+/// Result of serving an access.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     found: Tier,

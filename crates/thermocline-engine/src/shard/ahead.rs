@@ -6,11 +6,11 @@
 
 use super::{Place, Shard};
 
-/// How many pages ahead the indices are asked for.
+/// Number of pages ahead at which the indices are prefetched.
 const FAR: u64 = 8;
-/// How many pages ahead the entry that an index leads to is asked for.
+/// Number of pages ahead at which the entry that an index leads to is prefetched.
 const NEAR: u64 = 4;
-/// How many pages ahead the frame that an entry leads to is asked for.
+/// Number of pages ahead at which the frame that an entry leads to is prefetched.
 const NEXT: u64 = 2;
 
 impl Shard {

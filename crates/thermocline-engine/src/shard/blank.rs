@@ -41,12 +41,12 @@ const SEARCHED_PER_PLACE: u64 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Blanks {
     pub(super) ranges: BTreeMap<u64, Blank>,
-    /// Those whose operation is not started.
+    /// Starts of ranges whose operation is not started.
     wanted: BTreeSet<u64>,
-    /// Those that are dirty, and tried again later.
+    /// Starts of dirty ranges that are tried again later.
     resting: BTreeSet<u64>,
     pub(super) retry_at: Nanos,
-    /// Where the sweep over the wanted ranges stands.
+    /// Position of the sweep over the wanted ranges.
     sweep: u64,
     /// Pages of ranges on their way that have entries.
     seen_pages: usize,
@@ -103,7 +103,7 @@ pub(super) struct BlankRun {
     pub(super) is_doubtful: bool,
 }
 
-/// What a trim or a zeroing is made of.
+/// Parts of a trim or a zeroing.
 #[derive(Debug, Default)]
 pub(super) struct BlankParts {
     /// Pages that a tier holds, and those that are not covered as a whole.
@@ -123,7 +123,7 @@ impl Blank {
     }
 }
 
-/// The older of two versions, of which one or both may not be there.
+/// Return the older of two versions, of which one or both may not be there.
 pub(super) fn oldest(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
@@ -156,14 +156,14 @@ impl Blanks {
         self.insert(start, Blank { state, ..blank });
     }
 
-    /// The first pages of the ranges that overlap a range.
+    /// Return the first pages of the ranges that overlap a range.
     fn overlapping(&self, pages: &Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let first = pages.start;
         let upwards = self.ranges.range(..pages.end).rev();
         upwards.take_while(move |(_, blank)| blank.end > first).map(|(&start, _)| start)
     }
 
-    /// The range that a page without an entry lies in.
+    /// Return the range that a page without an entry lies in.
     fn find(&self, page: u64) -> Option<u64> {
         if self.ranges.is_empty() {
             return None;
@@ -197,7 +197,7 @@ impl Blanks {
         (owed, is_doubtful)
     }
 
-    /// The parts of a range that were zeroed, which is not durable yet, in order.
+    /// Return the parts of a range that were zeroed, which is not durable yet, in order.
     fn zeroed_parts(&self, pages: &Range<u64>) -> SmallVec<[Range<u64>; 2]> {
         let part = |start: u64| {
             let blank = &self.ranges[&start];
@@ -220,25 +220,25 @@ impl Blanks {
         !self.resting.is_empty()
     }
 
-    /// When ranges that rest are tried again.
+    /// Return the time at which ranges that rest are tried again.
     pub(super) fn retry_at(&self) -> Option<Nanos> {
         self.has_resting().then_some(self.retry_at)
     }
 
-    /// The number of the sync that covers what was written last; 0 if nothing was.
+    /// Return the number of the sync that covers what was written last; 0 if nothing was.
     pub(super) fn last_sync(&self) -> u64 {
         self.last_sync
     }
 
-    /// Pages without entries that the disk may not have durably.
+    /// Return the number of pages without entries that the disk may not have durably.
     pub(super) fn dirty_pages(&self) -> usize {
         let pages = |(start, blank): (&u64, &Blank)| blank.end - start - blank.seen.len() as u64;
         let pages = self.ranges.iter().map(pages).sum::<u64>();
         usize::try_from(pages).unwrap_or(usize::MAX)
     }
 
-    /// Return `true` if some of the pages must still be zeroed for whoever waits for versions up to this
-    /// one.
+    /// Return `true` if some of the pages must still be zeroed for a request that waits for
+    /// versions up to this one.
     pub(super) fn owes(&self, version: u64, pages: Option<&Range<u64>>) -> bool {
         let delays = |blank: &Blank| blank.delays_flushes() && blank.owed <= Some(version);
         self.owed > 0
@@ -248,7 +248,7 @@ impl Blanks {
             }
     }
 
-    /// These requests are over, whatever comes of their ranges.
+    /// Forget these requests, whose results are known before those of their ranges.
     pub(super) fn forget_requests(&mut self, requests: &BTreeSet<usize>) {
         for blank in self.ranges.values_mut() {
             blank.request = blank.request.filter(|request| !requests.contains(request));
@@ -268,7 +268,7 @@ impl Blanks {
         self.ranges.len() * size_of::<(u64, Blank)>() * 2 + self.seen_pages * 2 * size_of::<u64>()
     }
 
-    /// The next ranges for one operation: neighbours that want the same.
+    /// Return the next ranges for one operation: neighbours that want the same.
     fn next_run(&mut self, page_bytes: u64) -> Option<(Range<u64>, OperationKind, BlankRun)> {
         let coming = self.wanted.range(self.sweep..).next();
         let first = *coming.or_else(|| self.wanted.first())?;
@@ -337,7 +337,7 @@ impl Shard {
         parts
     }
 
-    /// The pages of a range that some tier holds, or that are on their way to or from one.
+    /// Return the pages of a range that some tier holds, or that are on their way to or from one.
     pub(super) fn held_pages(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let (mut all, mut candidates) = (vec![], pages);
         let length = candidates.end.saturating_sub(candidates.start);
@@ -425,7 +425,7 @@ impl Shard {
         self.blanks.insert(pages.start, blank);
     }
 
-    /// The entry of a page that has none, and lies in a range; none if it does not.
+    /// Return the entry of a page that has none, and lies in a range; none if it does not.
     pub(super) fn ensure_blank_entry(&mut self, page: u64) -> Option<EntryId> {
         let start = self.blanks.find(page)?;
         let Blank { version, before, kind, state, owed, .. } = self.blanks.ranges[&start];
@@ -471,7 +471,7 @@ impl Shard {
         Some(id)
     }
 
-    /// The next operation made of ranges.
+    /// Return the next operation made of ranges.
     pub(super) fn next_blank(&mut self) -> Option<Operation> {
         let is_others_turn = self.blanks.is_others_turn && self.outbox.has_writes();
         self.blanks.is_others_turn = false;

@@ -1,4 +1,4 @@
-//! What comes of ranges: the disk has them, refuses them, or may have dropped them.
+//! Results of ranges: the disk has them, refuses them, or may have dropped them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Shard {
         }
     }
 
-    /// The same pages in ranges that may be zeroed at once.
+    /// Return the same pages in ranges that may be zeroed at once.
     fn cut_for_zeroes(&self, pages: Vec<Range<u64>>) -> Vec<Range<u64>> {
         let most = ZERO_BYTES_MAX / u64::from(self.options.page_bytes);
         let cut = |Range { start, end }: Range<u64>| {
@@ -84,7 +84,7 @@ impl Shard {
         }
     }
 
-    /// The state of ranges that the next sync settles.
+    /// Return the state of ranges that the next sync settles.
     const fn until_next_sync(&mut self) -> State {
         let sync = self.disk_syncs.next();
         self.blanks.last_sync = sync;
@@ -113,8 +113,9 @@ impl Shard {
         }
     }
 
-    /// The disk refused the range. Its request fails, and so does whoever waits for former requests for
-    /// its pages. Without such nobody knows what is there, until a sync succeeds.
+    /// Handle a range that the disk refused. Its request fails, and so do all former requests for
+    /// its pages that still wait. Its request fails, and so does whoever waits for former requests
+    /// for its pages. Without such nobody knows what is there, until a sync succeeds.
     fn blank_failed(&mut self, start: u64) {
         self.count_error(Device::Backing);
         self.write_backs.refused();

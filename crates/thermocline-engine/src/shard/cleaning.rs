@@ -7,7 +7,7 @@ use super::{Place, Shard};
 use crate::counters::Purpose;
 use crate::slots::{SlotId, SlotState};
 
-/// How often the cleaner looks at the ratio of dirty pages.
+/// Interval at which the cleaner checks the ratio of dirty pages.
 const CLEANING_INTERVAL: Nanos = Nanos(50_000_000);
 /// Slots that the cleaner looks at in one step.
 const SLOTS_PER_STEP: usize = 1 << 14;
@@ -15,15 +15,15 @@ const SLOTS_PER_STEP: usize = 1 << 14;
 /// The clock of the cleaner.
 #[derive(Debug, Default)]
 pub(super) struct Cleaner {
-    /// When it looked last, and at which slot it goes on.
+    /// Time of the last check, and the slot at which the next one goes on.
     looked_at: Nanos,
     next_slot: u32,
-    /// When the last request came.
+    /// Time of the last request.
     asked_at: Nanos,
 }
 
 impl Cleaner {
-    /// It begins with the first slot of another flash.
+    /// Restart at the first slot of another flash.
     pub(super) const fn restart(&mut self) {
         self.next_slot = 0;
     }
@@ -33,7 +33,7 @@ impl Cleaner {
         self.asked_at = now;
     }
 
-    /// The time since it last looked, if it is to look now.
+    /// Return the time since it last looked, if it is to look now.
     const fn elapsed_ns(&mut self, now: Nanos) -> Option<u64> {
         let elapsed_ns = now.0 - self.looked_at.0;
         if elapsed_ns < CLEANING_INTERVAL.0 {
@@ -43,7 +43,7 @@ impl Cleaner {
         Some(elapsed_ns)
     }
 
-    /// The next of so many slots.
+    /// Return the next of `slots` slots.
     const fn next_slot(&mut self, slots: u32) -> SlotId {
         let slot = self.next_slot % slots;
         self.next_slot = (slot + 1) % slots;
@@ -97,7 +97,7 @@ impl Shard {
         self.write_backs.is_resting(page)
     }
 
-    /// Does what is due by now.
+    /// Clean the pages that are due by now.
     pub(super) fn clean_in_time(&mut self) {
         for page in self.write_backs.wake_in_time(self.now) {
             self.try_again(page);
@@ -145,7 +145,8 @@ impl Shard {
         self.want_sync_and_commit();
     }
 
-    /// Pages whose newest bytes the disk may not have durably; lost pages not counted.
+    /// Return the number of pages whose newest bytes the disk may not have durably; lost pages not
+    /// counted.
     pub fn dirty_pages(&self) -> usize {
         self.dirty_page_numbers().len() + self.blanks.dirty_pages()
     }
@@ -165,7 +166,7 @@ impl Shard {
         pages
     }
 
-    /// When [`tick`](Shard::tick) should be called at the latest, if it should.
+    /// Return the latest time at which [`tick`](Shard::tick) should be called, if it should.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let retry = self.write_backs.next_retry();
         let look =
@@ -185,7 +186,7 @@ impl Shard {
         self.flash.works() && f64::from(dirty) > self.dirty_slots_target()
     }
 
-    /// When the shard counts as idle unless a request comes.
+    /// Return the time at which the shard counts as idle unless a request comes.
     fn idle_from(&self) -> Option<Nanos> {
         let after = self.options.cleaning.idle_after?;
         Some(Nanos(self.cleaner.asked_at.0.saturating_add(after.0)))
@@ -256,7 +257,8 @@ impl Shard {
         !is_clean || left_bytes >= f64::from(self.options.page_bytes)
     }
 
-    /// Bytes that the write budget allows now, if there is one; below zero if it is overdrawn.
+    /// Return the number of bytes that the write budget allows now, if there is one; below zero if
+    /// it is overdrawn.
     pub fn flash_budget_bytes(&self) -> Option<f64> {
         let written_bytes = self.counters.flash.all_written_bytes();
         self.flash_budget.map(|budget| budget.left_bytes(self.now, written_bytes))

@@ -14,7 +14,7 @@ use crate::operation::{Device, DeviceError, Operation, OperationParts};
 use crate::slots::SlotId;
 
 impl Shard {
-    /// The number of the next journal block: once the engine is idle, the journal's end.
+    /// Return the number of the next journal block: once the engine is idle, the journal's end.
     pub const fn next_sequence(&self) -> u64 {
         self.journal.next_sequence()
     }
@@ -120,7 +120,7 @@ impl Shard {
         self.metadata.push_block(block);
     }
 
-    /// The next operation for the engine's own blocks, and syncs.
+    /// Return the next operation for the engine's own blocks, and syncs.
     pub(super) fn next_own_operation(&mut self) -> Option<Operation> {
         let (operation, parts) = self.metadata.pop()?;
         let parts = OperationParts { id: self.start(InFlight::Own(operation)), ..parts };

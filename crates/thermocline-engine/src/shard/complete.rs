@@ -1,4 +1,4 @@
-//! What the devices report.
+//! Completions that the devices report.
 
 use super::metadata::OwnOperation;
 use super::{Fetch, InFlight, Shard, Waiter};
@@ -98,7 +98,8 @@ impl Shard {
         })
     }
 
-    /// What came from the disk may be old. A slot has the right bytes, or the page was replaced.
+    /// Read a page elsewhere, as the bytes from the disk may be old. A slot has the right bytes, or
+    /// the page was replaced. A slot has the right bytes, or the page was replaced.
     fn fetch_elsewhere(&mut self, key: usize) {
         let Fetch { page, is_current, .. } = self.fetches[key];
         let slot = self.entry(page).filter(|_| is_current).and_then(|id| self.current_slot(id));
@@ -151,7 +152,7 @@ impl Shard {
         self.fetch_failed(key, RequestError::Lost);
     }
 
-    /// Nobody gets the bytes.
+    /// Fail a fetch: nobody gets the bytes.
     fn fetch_failed(&mut self, key: usize, error: RequestError) {
         let fetch = self.fetches.remove(key);
         if fetch.is_write_back {
@@ -188,7 +189,7 @@ impl Shard {
         self.compact(id);
     }
 
-    /// The bytes are there: whoever waits gets them, in order.
+    /// Give the bytes of a fetch to all waiters, in order.
     fn fetched(&mut self, key: usize) {
         let fetch = self.fetches.remove(key);
         if fetch.is_write_back {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use thermocline_core::Nanos;
 
-/// How long syncs rest after one failed, unless a flush asks.
+/// Time that syncs rest after one failed, unless a flush asks.
 const REST: Nanos = super::write_backs::REST;
 
 /// A page, and a version of it that the disk has.
@@ -24,7 +24,8 @@ pub(super) struct DiskSyncs {
     is_wanted: bool,
     started: u64,
     done: u64,
-    /// When the disk may be synced again for other reasons than a flush, after a sync that failed.
+    /// Time at which the disk may be synced again for other reasons than a flush, after a sync that
+    /// failed.
     retry_at: Option<Nanos>,
 }
 
@@ -64,7 +65,7 @@ impl DiskSyncs {
         !self.is_syncing && !self.is_wanted
     }
 
-    /// The number of the next sync to be started.
+    /// Return the number of the next sync to be started.
     pub(super) const fn next(&self) -> u64 {
         self.started + 1
     }
@@ -96,7 +97,7 @@ impl DiskSyncs {
         self.retry_at.is_some_and(|at| now < at)
     }
 
-    /// When syncs rest no longer.
+    /// Return the time at which the rest of syncs ends.
     pub(super) const fn retry_at(&self) -> Option<Nanos> {
         self.retry_at
     }
@@ -118,15 +119,15 @@ impl DiskSyncs {
         true
     }
 
-    /// The sync succeeded: what it covered is durable.
+    /// Return the sync succeeded: what it covered is durable.
     pub(super) fn succeeded(&mut self) -> Vec<Written> {
         self.end();
         self.retry_at = None;
         std::mem::take(&mut self.syncing)
     }
 
-    /// The sync failed. Gives the pages that were written since the last good one: the disk may have lost
-    /// all of that.
+    /// Return the sync failed. Gives the pages that were written since the last good one: the disk
+    /// may have lost all of that.
     pub(super) fn failed(&mut self, now: Nanos) -> BTreeSet<u64> {
         self.end();
         self.retry_at = Some(Nanos(now.0 + REST.0));

@@ -1,4 +1,4 @@
-//! What a shard tells those who watch it.
+//! Events that a shard reports to its observers.
 
 use thermocline_core::{Action, Nanos, Op};
 
@@ -7,7 +7,7 @@ use crate::request::Request;
 /// Sees what a shard does, for recording and shadow policies.
 pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
 
-/// What an observer sees.
+/// Event that an observer sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A request was taken.
@@ -50,7 +50,7 @@ pub enum Event<'a> {
     Background {
         /// The time last told to the shard.
         now: Nanos,
-        /// What it wants done.
+        /// Actions that it wants done.
         actions: &'a [Action],
     },
 }

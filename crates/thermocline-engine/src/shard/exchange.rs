@@ -22,7 +22,7 @@ use crate::options::{Options, OptionsError, PolicyOptions};
 use crate::recovery::Flash;
 use crate::slots::{SlotId, SlotState, Slots};
 
-/// How often the flash is searched for dirty pages that are not on their way to disk.
+/// Interval at which the flash is searched for dirty pages that are not on their way to disk.
 const LOOK_INTERVAL: Nanos = Nanos(50_000_000);
 
 /// Use of the flash: pages are on it and go there, are only read, or neither.
@@ -32,13 +32,14 @@ pub(super) enum FlashUse {
     Works,
     /// No slot is written any more, because another flash is to come.
     Leaving(Box<Leaving>),
-    /// There is none, or it failed: nothing is written there. What a flash that failed had durably is
+    /// The engine has no flash, or it failed: nothing is written there. The pages that a failed
+    /// flash held durably are owed until the disk has them. What a flash that failed had durably is
     /// owed until the disk has it.
     Released(Option<Owed>),
 }
 
 impl FlashUse {
-    /// Whether there is a flash, and what its journal says is in force.
+    /// Return `true` if there is a flash whose journal is in force.
     pub(super) const fn works(&self) -> bool {
         !matches!(self, Self::Released(_))
     }
@@ -50,18 +51,18 @@ pub(super) struct Leaving {
     /// The pages and the policy that the engine returns to if it stays with the flash after all.
     flash_pages: u32,
     policy: PolicyOptions,
-    /// When it was last searched for dirty pages.
+    /// Time of the last search for dirty pages.
     looked_at: Nanos,
 }
 
-/// What was durable on a flash that failed, and the disk may lack.
+/// Pages that were durable on a flash that failed, and that the disk may lack.
 #[derive(Debug)]
 pub(super) struct Owed {
     /// Versions up to this one.
     version: u64,
     /// All of them are written; they are durable when that many syncs of the disk are done.
     syncs: Option<u64>,
-    /// When they are sent to disk again, if they are not there.
+    /// Time at which they are sent to disk again, if they are not there.
     retry_at: Nanos,
 }
 
@@ -234,7 +235,7 @@ impl Shard {
         }
     }
 
-    /// Has the disk take what was durable on a flash that failed.
+    /// Write the pages to disk that were durable on a flash that failed.
     fn settle_owed(&mut self) {
         let FlashUse::Released(Some(Owed { version, syncs, retry_at })) = self.flash else {
             return;
@@ -265,7 +266,7 @@ impl Shard {
         self.flash = FlashUse::Released(Some(Owed { version, syncs: Some(wanted), retry_at }));
     }
 
-    /// When the flash is searched again, if it is being left.
+    /// Return the time at which the flash is searched again, if it is being left.
     pub(super) fn next_look(&self) -> Option<Nanos> {
         let FlashUse::Leaving(leaving) = &self.flash else { return None };
         Some(Nanos(leaving.looked_at.0 + LOOK_INTERVAL.0))
@@ -276,7 +277,7 @@ impl Shard {
         matches!(self.flash, FlashUse::Works)
     }
 
-    /// Has the policy of an engine without flash decide.
+    /// Switch to the policy of an engine without flash.
     pub(super) fn use_policy_without_flash(&mut self) {
         let policy = PolicyOptions::named(POLICY_WITHOUT_FLASH).expect("it is registered");
         self.set_policy(PolicyOptions { costs: self.options.policy.costs.clone(), ..policy })

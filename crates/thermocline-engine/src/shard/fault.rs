@@ -8,7 +8,7 @@ use crate::entry::EntryId;
 use crate::options::{Options, OptionsError, PolicyOptions, WriteMode};
 use crate::slots::SlotState;
 
-/// What decides when there is no flash.
+/// Policy that decides when there is no flash.
 pub(super) const POLICY_WITHOUT_FLASH: &str = "lru";
 
 impl Shard {
@@ -17,7 +17,7 @@ impl Shard {
         self.may_use_slots()
     }
 
-    /// The pages whose newest bytes are lost, in order.
+    /// Return the pages whose newest bytes are lost, in order.
     pub fn lost_pages(&self) -> Vec<u64> {
         self.lost.iter().copied().collect()
     }
@@ -169,7 +169,7 @@ impl Shard {
         in_ram.into_iter().map(|(_, page)| page).collect()
     }
 
-    /// Tells the policy what flash holds, the version written longest ago first.
+    /// Pass the policy the contents of flash, the version written longest ago first.
     pub(super) fn tell_survivors(&mut self) {
         // What a failed flash still has is on its way home.
         if !self.may_use_slots() {
@@ -217,7 +217,7 @@ impl Shard {
         }
     }
 
-    /// Tells the policy what RAM holds: dirty pages as writes, the others as reads.
+    /// Pass the policy the contents of RAM: dirty pages as writes, the others as reads.
     fn tell_ram(&mut self, pages: &[u64]) {
         for &page in pages {
             if let Some(id) = self.entry(page) {

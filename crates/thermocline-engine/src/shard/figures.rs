@@ -1,4 +1,4 @@
-//! What a shard says of itself while it runs; every figure is at hand.
+//! Figures that a shard reports while it runs; each takes constant time to read.
 
 use thermocline_core::{Choosing, Nanos, Tier};
 
@@ -7,7 +7,7 @@ use crate::figure::Figure;
 use crate::operation::Device;
 use crate::options::Cleaning;
 
-/// What is known of a page's newest bytes.
+/// State of a page's newest bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageStatus {
     /// The fastest tier that has them; of a lost page, one that had.
@@ -70,7 +70,7 @@ pub const SHARD_FIGURES: &[Figure<Shard>] = &[
 ];
 
 impl Shard {
-    /// Which tier serves a page now: the fastest that has its newest bytes.
+    /// Return the tier that serves a page now: the fastest that has its newest bytes.
     pub fn tier_of(&self, page: u64) -> Tier {
         match self.place(page) {
             None => Tier::DISK,
@@ -95,7 +95,7 @@ impl Shard {
         }
     }
 
-    /// Which tiers serve a range of pages: runs of pages, each with its tier.
+    /// Return the tiers that serve a range of pages: runs of pages, each with its tier.
     ///
     /// # Panics
     /// If the range ends beyond the device.
@@ -111,17 +111,18 @@ impl Shard {
         extents
     }
 
-    /// The time that it was last told.
+    /// Return the time that it was last told.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Tells `report` what the policy adapts; see [`Policy::gauges`](thermocline_core::Policy::gauges).
+    /// Report the values that the policy adapts; see
+    /// [`Policy::gauges`](thermocline_core::Policy::gauges).
     pub fn policy_gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         self.policy.gauges(report);
     }
 
-    /// How the policy has chosen, if it lets one of several decide.
+    /// Report the policy's choices, if it lets one of several decide.
     pub fn choosing(&self) -> Option<Choosing> {
         self.policy.choosing()
     }
@@ -132,7 +133,7 @@ impl Shard {
         dirty
     }
 
-    /// Pages that are newer in RAM than on any device.
+    /// Return the number of pages that are newer in RAM than on any device.
     pub fn undurable_pages(&self) -> usize {
         self.entries.undurable_pages()
     }
@@ -147,12 +148,12 @@ impl Shard {
         self.in_flight.iter().filter(|(_, operation)| device_of(operation) == device).count()
     }
 
-    /// Bytes written to the flash since it was set up, as far as is known.
+    /// Return the number of bytes written to the flash since it was set up, as far as is known.
     pub fn flash_lifetime_written_bytes(&self) -> u64 {
         self.journal.lifetime_written_bytes(self.counters.flash.all_written_bytes())
     }
 
-    /// What is known of a page's newest bytes.
+    /// Return the state of a page's newest bytes.
     pub fn page_status(&self, page: u64) -> PageStatus {
         let tier = self.tier_of(page);
         let (is_dirty, is_lost) = match self.place(page) {

@@ -27,7 +27,7 @@ impl Shard {
         self.push_waiter(key, version, None);
     }
 
-    /// The pages of a range that only RAM has.
+    /// Return the pages of a range that only RAM has.
     fn undurable_pages_of(&self, pages: &Range<u64>) -> Vec<u64> {
         let first = self.entries.oldest_undurable();
         let all = std::iter::successors(first, |&id| self.entries.next_undurable(id));
@@ -93,7 +93,7 @@ impl Shard {
         }
     }
 
-    /// After a failed write: whoever waits for the page's versions has it written elsewhere.
+    /// Have the page written elsewhere after a failed write, if requests wait for its versions.
     pub(super) fn relog_page(&mut self, page: u64) {
         if let Some(id) = self.entry(page) {
             self.relog(id);
@@ -106,8 +106,8 @@ impl Shard {
         self.entries.undurable_pages() > self.options.undurable_pages_max as usize
     }
 
-    /// Return `true` if so many pages are newer in RAM that writes have to wait for those on their way;
-    /// if none is, waiting would not help.
+    /// Return `true` if so many pages are newer in RAM that writes have to wait for the transfers
+    /// in flight; if none is in flight, waiting would not help.
     pub(super) fn is_overfull(&self) -> bool {
         let most = self.options.undurable_pages_max as usize;
         self.entries.undurable_pages() > most + most / EXCESS_PART && !self.is_at_rest()
@@ -164,7 +164,8 @@ impl Shard {
         self.waiters.is_anyone_waiting() || self.is_draining
     }
 
-    /// The number of the sync that makes durable what only the disk has, if there is something.
+    /// Return the number of the sync that makes durable what only the disk has, if there is
+    /// something.
     fn awaited_sync(&self) -> Option<u64> {
         let syncs = &self.disk_syncs;
         let (next, blank_sync) = (syncs.next(), self.blanks.last_sync());
@@ -218,7 +219,7 @@ impl Shard {
         self.want_sync_and_commit();
     }
 
-    /// Once nothing else is wanted, the disk is synced and all records are committed.
+    /// Sync the disk and commit all records once nothing else is wanted.
     pub(super) const fn want_sync_and_commit(&mut self) {
         self.is_draining = true;
         self.disk_syncs.end_rest();
@@ -311,7 +312,7 @@ impl Shard {
         self.settle(id);
     }
 
-    /// The newest version of the page in a slot of a flash that works, or durably on disk.
+    /// Return the newest version of the page in a slot of a flash that works, or durably on disk.
     fn durable_version(&self, id: EntryId) -> u64 {
         let entry = &self.entries[id];
         let slot = entry.slot.filter(|_| self.flash.works());
@@ -384,8 +385,8 @@ impl Shard {
         self.settle(id);
     }
 
-    /// Nobody knows what the disk has of a page that was trimmed: it is zeroes from now on. That is a
-    /// version of its own, as bytes that the disk had may be on their way to a slot.
+    /// Make a page zeroes whose bytes on disk are unknown after a trim. The zeroes are a version of
+    /// their own, as bytes that the disk had may be on their way to a slot.
     fn become_zeroes(&mut self, id: EntryId) {
         let version = self.note_write(id);
         let zeroes = self.pool.retain(self.zero_frame);

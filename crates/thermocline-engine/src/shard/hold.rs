@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Shard;
 use crate::request::{RequestError, RequestKind};
 
-/// `true` if a shard refuses writes and flushes; shared with whoever knows why it should.
+/// Switch by which a shard refuses writes and flushes; shared with the code that knows why it
+/// should.
 #[derive(Clone, Debug, Default)]
 pub struct WriteHold(Arc<AtomicBool>);
 
 impl WriteHold {
-    /// From now on no write and no flush is acknowledged, not even one taken before: all fail.
+    /// Fail all writes and flushes from now on, even those taken before: none is acknowledged.
     pub fn hold(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -28,13 +29,14 @@ impl WriteHold {
 }
 
 impl Shard {
-    /// What refuses writes and flushes. An observer of [`Event::FlashFailed`](super::Event) that
-    /// holds it does so before anything else is acknowledged.
+    /// Return the switch that refuses writes and flushes. An observer of
+    /// [`Event::FlashFailed`](super::Event) that holds it does so before anything else is
+    /// acknowledged.
     pub fn write_hold(&self) -> WriteHold {
         self.write_hold.clone()
     }
 
-    /// What requests of this kind are answered, whatever came of them.
+    /// Return the answer to requests of this kind, independent of their own result.
     pub(super) fn held_back(&self, kind: RequestKind) -> Result<(), RequestError> {
         let is_read = kind.only_reads();
         if is_read || !self.write_hold.is_held() { Ok(()) } else { Err(RequestError::Io) }

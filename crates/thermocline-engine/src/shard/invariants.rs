@@ -1,4 +1,4 @@
-//! What always holds between two calls.
+//! Invariants that hold between two calls.
 
 use super::{Place, Shard};
 use crate::entry::EntryId;
@@ -38,8 +38,9 @@ impl Shard {
         self.assert_progress();
     }
 
-    /// Whatever a request waits for is under way, or has a time at which it is tried again: no request
-    /// waits until it is overdue on devices that have answered everything.
+    /// Asserts progress: each thing that a request waits for is under way, or has a time at which
+    /// it is tried again. No request waits until it is overdue on devices that have answered
+    /// everything.
     fn assert_progress(&self) {
         let retries = [
             self.write_backs.next_retry(),

@@ -34,7 +34,7 @@ struct Appended {
     is_joined: bool,
 }
 
-/// What a slot durably holds, where that is not what it holds now.
+/// Durable contents of a slot, where they differ from its current ones.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     row: Option<Row>,
@@ -42,7 +42,8 @@ struct Undo {
     last: u64,
 }
 
-/// What journal blocks say, on its way: the next blocks are written while a sync covers those before.
+/// Journal blocks on their way to the flash: the next blocks are written while a sync covers those
+/// before.
 #[derive(Debug, Default)]
 struct Batch {
     /// The records, in order.
@@ -57,16 +58,16 @@ pub(super) struct JournalBlock {
     header: journal::Header,
     /// The first of its records among those being written.
     first: usize,
-    /// Where its copies go.
+    /// Offsets of its copies.
     pub(super) offsets_bytes: [u64; 2],
 }
 
-/// What a commit is to do.
+/// Work of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
-    /// Nothing now.
+    /// Nothing for now.
     Nothing,
-    /// So many blocks are to be written.
+    /// Number of blocks to write.
     Blocks(u64),
     /// The journal has no room for what must be said before it gets any.
     Stuck,
@@ -107,16 +108,16 @@ pub(super) struct Journal {
     is_commit_wanted: bool,
     undo: BTreeMap<u32, Undo>,
     checkpoints: Checkpoints,
-    /// Whether an empty block is wanted that says that all before it is durable, and how many records
-    /// such a block has covered.
+    /// `true` if an empty block is wanted that says that all before it is durable.
     is_seal_wanted: bool,
+    /// Number of records that such a block has covered.
     sealed: u64,
     /// Bytes written to flashes before this one since the start.
     written_before_bytes: u64,
 }
 
 impl Journal {
-    /// The journal of a flash that was just started.
+    /// Return the journal of a flash that was just started.
     pub(super) fn new(superblock: Superblock, generations: Vec<u64>) -> Self {
         let first = superblock.first_sequence;
         Self {
@@ -185,22 +186,23 @@ impl Journal {
         self.checkpoints.forget();
     }
 
-    /// Bytes written to this flash in its life, if that many were written to all since the start.
+    /// Return the number of bytes written to this flash in its life, if that many were written to
+    /// all since the start.
     pub(super) const fn lifetime_written_bytes(&self, written_bytes: u64) -> u64 {
         self.superblock.written_bytes + written_bytes - self.written_before_bytes
     }
 
-    /// Bytes that the flash must have.
+    /// Return the number of bytes that the flash must have.
     pub(super) fn flash_bytes(&self) -> u64 {
         self.superblock.layout.flash_bytes()
     }
 
-    /// Where the slots begin.
+    /// Return the offset of the slots, in bytes.
     pub(super) fn slots_offset_bytes(&self) -> u64 {
         self.superblock.layout.slot_offset_bytes()
     }
 
-    /// The number of the next journal block.
+    /// Return the number of the next journal block.
     pub(super) const fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
@@ -210,12 +212,12 @@ impl Journal {
         self.appended
     }
 
-    /// The last record that came up when the page was in its slot.
+    /// Return the last record that came up when the page was in its slot.
     pub(super) const fn appended_late(&self) -> u64 {
         self.appended_late
     }
 
-    /// How many of the first records are durable.
+    /// Return the number of first records that are durable.
     pub(super) const fn durable(&self) -> u64 {
         self.durable
     }
@@ -248,7 +250,7 @@ impl Journal {
         self.taken_back.iter().any(|(&record, &last)| record <= covered && covered < last)
     }
 
-    /// How many of the first records are in blocks that are written.
+    /// Return the number of first records that are in written blocks.
     fn records_in_blocks(&self) -> u64 {
         let uncovered = self.pending.len() + self.writing.records.len();
         self.appended - uncovered as u64
@@ -280,7 +282,7 @@ impl Journal {
         is_new
     }
 
-    /// So many records are to be durable.
+    /// Ask for `records` records to become durable.
     pub(super) const fn want_durable(&mut self, records: u64) {
         self.is_commit_wanted |= self.durable < records;
     }
@@ -361,7 +363,8 @@ impl Journal {
         self.pending.len() >= PENDING_RECORDS_MAX
     }
 
-    /// Begins a commit if one is wanted and no block is being written; there is memory for so many blocks.
+    /// Begin a commit if one is wanted and no block is being written; `blocks_max` is the number of
+    /// blocks that memory has room for.
     pub(super) fn start_commit(&mut self, blocks_max: u64) -> Commit {
         // Blocks that wait for pages are not kept waiting for those of the next ones.
         let awaits_page = self.syncing.is_none() && self.awaits_page();
@@ -396,7 +399,7 @@ impl Journal {
         self.is_commit_wanted = false;
     }
 
-    /// The next block of a commit; so many bytes were written to flash since the start.
+    /// Return the next block of a commit; so many bytes were written to flash since the start.
     pub(super) fn next_block(&mut self, written_bytes: u64) -> JournalBlock {
         let header = journal::Header {
             cache: self.superblock.cache,
@@ -451,8 +454,9 @@ impl Journal {
         true
     }
 
-    /// All slots and journal blocks written before the sync was started are durable. Returns whether that
-    /// ended a checkpoint; nothing if the journal was forgotten since.
+    /// Note the end of a sync: all slots and journal blocks written before it was started are
+    /// durable. Returns whether that ended a checkpoint; nothing if the journal was forgotten
+    /// since.
     pub(super) fn synced(&mut self) -> Option<bool> {
         let Batch { records, tail } = self.syncing.take()?;
         self.durable += records.len() as u64;
@@ -472,7 +476,7 @@ impl Journal {
         Some(through.is_some())
     }
 
-    /// What a record says is durable: the slot table may say so as well.
+    /// Note that a record is durable: the slot table may hold it as well.
     fn record_durable(&mut self, appended: &Appended) {
         let Appended { record, superseded, .. } = appended;
         let row = (record.kind != RecordKind::Free).then_some(Row {
@@ -509,12 +513,12 @@ impl Journal {
         self.checkpoints.needs_sync()
     }
 
-    /// The next table block of a checkpoint, if one is to be written now.
+    /// Return the next table block of a checkpoint, if one is to be written now.
     pub(super) fn next_table_block(&mut self) -> Option<TableBlock> {
         self.checkpoints.next_block()
     }
 
-    /// Where a table block goes.
+    /// Return the offset to which a table block is written, in bytes.
     pub(super) fn table_offset_bytes(&self, block: TableBlock) -> u64 {
         let TableBlock { number, generation, copy } = block;
         self.superblock.layout.table_offset_bytes(number, generation + copy)

@@ -15,11 +15,11 @@ pub(super) struct Block {
     pub(super) kind: BlockKind,
     pub(super) frame: FrameId,
     offset_bytes: u64,
-    /// How often the write failed.
+    /// Number of times that the write failed.
     pub(super) failures: u8,
 }
 
-/// What a block is of.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     Journal,
@@ -27,7 +27,7 @@ pub(super) enum BlockKind {
 }
 
 impl BlockKind {
-    /// What its bytes are counted as.
+    /// Return the purpose for which its bytes are counted.
     pub(super) const fn purpose(self) -> Purpose {
         match self {
             Self::Journal => Purpose::Journal,
@@ -54,7 +54,7 @@ impl OwnOperation {
     }
 }
 
-/// What waits for the driver.
+/// Blocks that wait for the driver.
 #[derive(Debug)]
 pub(super) struct Metadata {
     /// Frames that no block uses.
@@ -63,7 +63,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Nothing waits; blocks have these frames.
+    /// Create an empty queue; blocks have these frames.
     pub(super) const fn new(frames: Vec<FrameId>) -> Self {
         Self { frames, operations: VecDeque::new() }
     }
@@ -73,7 +73,7 @@ impl Metadata {
         self.frames.len()
     }
 
-    /// A block whose bytes the caller fills in.
+    /// Create a block whose bytes the caller fills in.
     ///
     /// # Panics
     /// If no frame is free.
@@ -102,7 +102,7 @@ impl Metadata {
         self.operations.is_empty()
     }
 
-    /// The next operation, without its number.
+    /// Return the next operation, without its number.
     pub(super) fn pop(&mut self) -> Option<(OwnOperation, OperationParts)> {
         let operation = self.operations.pop_front()?;
         let (kind, offset_bytes, length_bytes, frames) = match operation {

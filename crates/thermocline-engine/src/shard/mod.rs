@@ -141,7 +141,7 @@ struct Fetch {
     waiters: SmallVec<[Waiter; 2]>,
 }
 
-/// Who waits for a fetch, in order.
+/// Request that waits for a fetch.
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
     /// A read: where its bytes belong among the segments of the request.
@@ -150,7 +150,7 @@ enum Waiter {
     Patch { request: usize, frame: FrameId, start: u32, end: u32, is_to_disk: bool },
 }
 
-/// What an operation in flight is for.
+/// Purpose of an operation in flight.
 #[derive(Debug)]
 enum InFlight {
     Run(Run),
@@ -158,7 +158,7 @@ enum InFlight {
     Own(OwnOperation),
 }
 
-/// Why an engine could not be opened.
+/// Reason why an engine could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -171,8 +171,8 @@ pub enum OpenError {
 }
 
 impl Shard {
-    /// An engine over a backing store, and over a flash that nobody will read again: for devices in
-    /// memory. As with [`open`](Self::open), the backing store must have been synced.
+    /// Create an engine over a backing store, and over a flash that nobody will read again: for
+    /// devices in memory. As with [`open`](Self::open), the backing store must have been synced.
     ///
     /// # Errors
     /// Options that cannot work.
@@ -183,8 +183,8 @@ impl Shard {
         Self::build(options, &Flash::empty(superblock))
     }
 
-    /// An engine over a backing store and a flash, as [`Flash::recover`] or [`Flash::initialise`]
-    /// left it. The policy is told what the flash holds.
+    /// Create an engine over a backing store and a flash, as [`Flash::recover`] or
+    /// [`Flash::initialise`] left it. The policy is told what the flash holds.
     ///
     /// Sync the backing store before the first request: a process that was killed may have written what
     /// is in its cache only, and the engine counts all that it finds there as durable.
@@ -285,12 +285,12 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// The memory that operations refer to, for the driver.
+    /// Return the memory that operations refer to, for the driver.
     pub fn frames(&self) -> &std::sync::Arc<Frames> {
         self.pool.frames()
     }
 
-    /// Bytes that the flash must have.
+    /// Return the number of bytes that the flash must have.
     ///
     /// # Panics
     /// If memory could not hold them; meant for devices in memory.
@@ -299,12 +299,12 @@ impl Shard {
         usize::try_from(bytes).expect("a flash in memory fits memory")
     }
 
-    /// The options that the engine was set up with.
+    /// Return the options that the engine was set up with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What was counted so far.
+    /// Return the counts so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -314,12 +314,12 @@ impl Shard {
         self.observer = Some(observer);
     }
 
-    /// The next reply, if there is one. To be given back with [`release`](Self::release).
+    /// Return the next reply, if there is one. To be given back with [`release`](Self::release).
     pub fn next_reply(&mut self) -> Option<Reply> {
         self.requests.next_reply()
     }
 
-    /// The next operation for the driver, if there is one.
+    /// Return the next operation for the driver, if there is one.
     pub fn next_operation(&mut self) -> Option<Operation> {
         loop {
             if self.is_stirred {
@@ -332,7 +332,7 @@ impl Shard {
         }
     }
 
-    /// Tells the time: a point on a clock that does not go back.
+    /// Advance the time: `now` is a point on a clock that does not go back.
     pub fn tick(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.clean_in_time();
@@ -358,12 +358,13 @@ impl Shard {
             && !self.is_draining
     }
 
-    /// Requests taken and not answered.
+    /// Return the number of requests taken and not answered.
     pub fn requests_in_flight(&self) -> usize {
         self.requests.len()
     }
 
-    /// Bytes of memory for what the engine knows of pages, the policy included, the frames not.
+    /// Return the number of bytes of memory for what the engine knows of pages, the policy
+    /// included, the frames not.
     pub fn memory_bytes(&self) -> usize {
         self.policy.memory_bytes()
             + self.places.memory_bytes()
@@ -380,7 +381,7 @@ impl Shard {
         self.places.find(page, &self.slots, &self.entries)
     }
 
-    /// The entry of a page that has one.
+    /// Return the entry of a page that has one.
     fn entry(&self, page: u64) -> Option<EntryId> {
         match self.place(page)? {
             Place::Entry(id) => Some(id),
@@ -388,7 +389,7 @@ impl Shard {
         }
     }
 
-    /// The entry of a page, made if need be from what its slot, or the lack of one, says.
+    /// Return the entry of a page, made if need be from what its slot, or the lack of one, says.
     fn ensure_entry(&mut self, page: u64) -> EntryId {
         let place = self.place(page);
         if let Some(Place::Entry(id)) = place {
@@ -472,7 +473,7 @@ impl Shard {
         self.version
     }
 
-    /// Does what no single page asks for.
+    /// Do the work that no single page asks for.
     fn stir(&mut self) {
         self.is_stirred = false;
         self.want_frames();

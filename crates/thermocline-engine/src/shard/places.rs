@@ -1,4 +1,4 @@
-//! Where each page is: in an entry, in a slot, or on disk alone.
+//! Place of each page: an entry, a slot, or the disk alone.
 
 mod held;
 mod named;
@@ -17,7 +17,7 @@ use crate::slots::{SlotId, Slots};
 /// Marks the places that are entries; the others are slots.
 const ENTRY_BIT: u32 = 1 << 31;
 
-/// Where a page is.
+/// Place of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Entry(EntryId),
@@ -41,7 +41,7 @@ impl Place {
         }
     }
 
-    /// The page that it belongs to.
+    /// Return the page that it belongs to.
     #[inline]
     pub(super) fn page(self, slots: &Slots, entries: &Entries) -> u64 {
         match self {
@@ -61,7 +61,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Nothing is held of so many pages; there is room for so many places.
+    /// Create an empty index of `pages` pages, with room for `places` places.
     pub(super) fn with_capacity(places: usize, pages: u64, space: IdSpace) -> Self {
         let (index, held) = (Index::with_capacity(places), Held::new(pages, places));
         Self { index, held, named: Named::new(space) }
@@ -80,7 +80,7 @@ impl Places {
         self.index.prefetch(self.named.key(page));
     }
 
-    /// Where the page probably is, for hints only: another page may be there.
+    /// Guess the place of the page, for hints only: another page may be there.
     #[inline]
     pub(super) fn guess(&self, page: u64) -> Option<Place> {
         self.index.guess(self.named.key(page)).map(Place::of)
@@ -108,7 +108,7 @@ impl Places {
         self.named.forget(page);
     }
 
-    /// Nothing was held: the slots that are live hold a page each.
+    /// Fill an empty index from the live slots, which hold a page each.
     pub(super) fn refill(&mut self, slots: &Slots, entries: &Entries) {
         let Self { index, named, .. } = self;
         let places = slots.live().map(Place::Slot);
@@ -139,20 +139,20 @@ impl Places {
         !self.named.space().has_collisions()
     }
 
-    /// The id of a page that is held.
+    /// Return the id of a page that is held.
     #[inline]
     pub(super) fn id(&self, page: u64) -> PageId {
         self.named.id(page)
     }
 
-    /// The id of a page that is held, or is about to be.
+    /// Return the id of a page that is held, or is about to be.
     #[inline]
     pub(super) fn enter(&mut self, page: u64, slots: &Slots, entries: &Entries) -> PageId {
         self.claim(page, slots, entries);
         self.named.id(page)
     }
 
-    /// The page that has this id; none if it is not held.
+    /// Return the page that has this id; none if it is not held.
     #[inline]
     pub(super) fn page(&self, id: PageId, slots: &Slots, entries: &Entries) -> Option<u64> {
         if !self.named.space().has_collisions() {
@@ -194,17 +194,17 @@ impl Places {
         })
     }
 
-    /// Pages that are held.
+    /// Return the number of pages that are held.
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// All places.
+    /// Return all places.
     pub(super) fn iter(&self) -> impl Iterator<Item = Place> + '_ {
         self.index.places().map(Place::of)
     }
 
-    /// The pages of a range that may be held: those of parts of the disk where some page is.
+    /// Return the pages of a range that may be held: those of parts of the disk where some page is.
     pub(super) fn candidates(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         self.held.candidates(pages)
     }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     proptest! {
-        /// With far fewer ids than pages, and another policy in the middle.
+        /// Uses far fewer ids than pages, and changes the policy half-way.
         #[test]
         fn every_held_page_has_an_id_of_its_own(
             steps in prop::collection::vec(step(), 0..300),

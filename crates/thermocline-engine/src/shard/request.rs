@@ -30,12 +30,12 @@ pub(super) struct Building {
 #[derive(Clone, Debug)]
 pub(super) struct Piece<'a> {
     pub(super) page: u64,
-    /// Which bytes of the page.
+    /// Range of bytes of the page.
     pub(super) range: Range<usize>,
     pub(super) content: Content<'a>,
 }
 
-/// What happens to a piece.
+/// Content of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content<'a> {
     /// Its bytes are wanted.
@@ -70,7 +70,8 @@ impl Building {
 }
 
 impl Shard {
-    /// The bytes of a read, piece by piece. No device writes them until the reply is released.
+    /// Return the bytes of a read, piece by piece. No device writes them until the reply is
+    /// released.
     ///
     /// # Panics
     /// If the reply is another shard's.
@@ -186,8 +187,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Why a request that needs so many frames is not taken now: it has to wait, or fails because what it
-    /// would wait for fails.
+    /// Return the reason why a request that needs that many frames is not taken now: it has to
+    /// wait, or fails because what it would wait for fails.
     fn obstacle(
         &mut self,
         needed_frames: u64,
@@ -244,9 +245,9 @@ impl Shard {
         self.requests.unclaim_frames(2);
     }
 
-    /// How much of a request, from its beginning on, one request may cover now, in bytes. A trim or a
-    /// zeroing may be as long as one likes where no tier holds pages: only pages that a tier holds, and
-    /// pages that it covers in part, count towards
+    /// Return the length of the first part of a request that one request may cover now, in bytes. A
+    /// trim or a zeroing may have any length where no tier holds pages: only pages that a tier
+    /// holds, and pages that it covers in part, count towards
     /// [`request_bytes_max`](crate::Options::request_bytes_max).
     pub fn part_bytes(&self, request: &Request) -> u64 {
         let Request { kind, offset_bytes, length_bytes, .. } = *request;
@@ -299,7 +300,7 @@ impl Shard {
         self.streams.note(position, request.length_bytes)
     }
 
-    /// A request that waits for a flush.
+    /// Insert a request that waits for a flush.
     pub(super) fn insert_waiting(&mut self, request: Request) -> usize {
         self.requests.insert(Pending {
             request,
@@ -341,7 +342,8 @@ impl Shard {
         self.requests.note_version(key, version);
     }
 
-    /// What a flush or a durable write waited for is durable, or cannot be made so.
+    /// Handle the end of a durable write's or a flush's wait: its pages are durable, or cannot be
+    /// made so.
     pub(super) fn page_done_durably(&mut self, key: usize, result: Result<(), RequestError>) {
         if let Err(error) = result {
             self.requests.fail(key, error);
@@ -349,7 +351,7 @@ impl Shard {
         self.answer(key);
     }
 
-    /// When the first of the requests that wait has waited for too long.
+    /// Return the time at which the first of the waiting requests is overdue.
     pub(super) fn first_deadline(&self) -> Option<Nanos> {
         let since = self.requests.first_since()?;
         Some(Nanos(since.0.saturating_add(self.options.backing_timeout.0)))
@@ -428,7 +430,7 @@ impl Shard {
     }
 }
 
-/// The part of a request within one page.
+/// Return the part of a request within one page.
 fn piece<'a>(
     request: &Request,
     payload: &'a [u8],

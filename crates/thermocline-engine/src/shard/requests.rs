@@ -11,7 +11,7 @@ use thermocline_core::{Nanos, Tier};
 use crate::memory::FrameId;
 use crate::request::{Reply, Request, RequestError, Segments};
 
-/// How many times per timeout overdue requests are looked for.
+/// Number of times per timeout that overdue requests are looked for.
 const LOOKS_PER_TIMEOUT: u64 = 16;
 /// The longest time between two looks, in nanoseconds.
 const LOOK_INTERVAL_MAX: u64 = 250_000_000;
@@ -23,7 +23,7 @@ pub(super) const NO_FRAME: FrameId = FrameId(u32::MAX);
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) request: Request,
-    /// When the shard took it.
+    /// Time at which the shard took it.
     pub(super) since: Nanos,
     pub(super) segments: Segments,
     /// Number of pages that it waits for. A durable write then waits for a commit as well.
@@ -46,7 +46,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// The key of the request that is inserted next.
+    /// Return the key of the request that is inserted next.
     pub(super) fn next_key(&self) -> usize {
         self.pending.vacant_key()
     }
@@ -113,20 +113,21 @@ impl Requests {
         pending.version = pending.version.max(version);
     }
 
-    /// The request and its newest version, if it is a write that must be durable and has not failed.
+    /// Return the request and its newest version, if it is a write that must be durable and has not
+    /// failed.
     pub(super) fn durable_write(&self, key: usize) -> Option<(&Request, u64)> {
         let Pending { request, error, version, .. } = &self.pending[key];
         let must_wait = request.is_durable && !request.kind.only_reads() && error.is_none();
         must_wait.then_some((request, *version))
     }
 
-    /// When the shard took the request that waits longest.
+    /// Return the time at which the shard took the request that waits longest.
     pub(super) fn first_since(&self) -> Option<Nanos> {
         self.pending.iter().map(|(_, pending)| pending.since).min()
     }
 
-    /// The requests that have waited for at least `timeout`. It looks rarely enough to cost nothing,
-    /// so it may return none a little while longer.
+    /// Return the requests that have waited for at least `timeout`. It looks rarely enough to cost
+    /// nothing, so it may return none a little while longer.
     pub(super) fn look_for_overdue(&mut self, now: Nanos, timeout: Nanos) -> BTreeSet<usize> {
         let interval = (timeout.0 / LOOKS_PER_TIMEOUT).min(LOOK_INTERVAL_MAX);
         if self.pending.is_empty() || now.0 < self.looked_for_overdue.0 + interval {

@@ -19,19 +19,20 @@ use super::{Fetch, SPARE_SLOTS_MIN, Shard};
 use crate::operation::{Device, DeviceError, OperationKind};
 use crate::outbox::{Task, Transfer};
 
-/// How long an operation waits for each further try.
+/// Waiting times of an operation before each further try.
 const WAITS: [Nanos; 3] = [Nanos(50_000_000), Nanos(200_000_000), Nanos(750_000_000)];
 
-/// What failed on flash since the start, and what is tried again.
+/// Faults of the flash since the start, and the operations that are tried again.
 #[derive(Debug, Default)]
 pub(super) struct FlashFaults {
-    /// By the time of the next try, and in order of their coming.
+    /// Operations by the time of the next try, and in order of arrival.
     waiting: BTreeMap<(Nanos, u64), Waiting>,
     next_number: u64,
     /// Operations that failed for good, and how many of them on a flash that was replaced since.
     failed: u64,
     failed_before: u64,
-    /// By [`Kind`]: whether an operation that was tried again failed for good, and none succeeded since.
+    /// Flags by [`Kind`]: `true` if an operation that was tried again failed for good, and none
+    /// succeeded since.
     suspects: [bool; 3],
 }
 
@@ -43,7 +44,7 @@ enum Kind {
     BlockWrite = 2,
 }
 
-/// What waits for another try.
+/// Operation that waits for another try.
 #[derive(Debug)]
 enum Waiting {
     Transfer(Transfer),
@@ -51,7 +52,7 @@ enum Waiting {
 }
 
 impl FlashFaults {
-    /// Those of another flash: nothing failed there yet.
+    /// Create the state of another flash: nothing failed there yet.
     pub(super) fn after(former: &Self) -> Self {
         Self { failed: former.failed, failed_before: former.failed, ..Self::default() }
     }
@@ -61,7 +62,7 @@ impl FlashFaults {
         self.waiting.is_empty()
     }
 
-    /// When the next operation is tried again.
+    /// Return the time at which the next operation is tried again.
     pub(super) fn next_retry(&self) -> Option<Nanos> {
         self.waiting.first_key_value().map(|(&(at, _), _)| at)
     }
@@ -76,7 +77,8 @@ impl FlashFaults {
         self.next_number += 1;
     }
 
-    /// How long an operation that failed so often waits for its next try, if it has one.
+    /// Return the time that an operation with `failures` failures waits for its next try, if it has
+    /// one.
     fn next_wait(&mut self, kind: Kind, failures: u8) -> Option<Nanos> {
         let is_suspect = &mut self.suspects[kind as usize];
         if *is_suspect {
@@ -129,7 +131,7 @@ impl Shard {
         true
     }
 
-    /// How long the transfer waits for its next try, if it has one.
+    /// Return the time that the transfer waits for its next try, if it has one.
     fn wait_before_retry(
         &mut self,
         transfer: &Transfer,

@@ -33,7 +33,7 @@ impl Shard {
         self.compact(id);
     }
 
-    /// The fetch that will bring the page's newest bytes, started if need be.
+    /// Return the fetch that will bring the page's newest bytes, started if need be.
     pub(super) fn ensure_fetch(&mut self, id: EntryId) -> usize {
         match self.entries[id].fetch {
             Some(fetch) => fetch.0 as usize,
@@ -100,7 +100,7 @@ impl Shard {
         });
     }
 
-    /// The live slot, if it holds the newest version.
+    /// Return the live slot, if it holds the newest version.
     pub(super) fn current_slot(&self, id: EntryId) -> Option<SlotId> {
         let entry = &self.entries[id];
         entry.slot.filter(|&slot| self.slots.slot(slot).version() == entry.newest)
@@ -293,7 +293,7 @@ impl Shard {
         }
     }
 
-    /// The next operation made of page transfers.
+    /// Return the next operation made of page transfers.
     pub(super) fn next_transfer(&mut self) -> Option<Operation> {
         if let Some(operation) = self.next_blank() {
             return Some(operation);

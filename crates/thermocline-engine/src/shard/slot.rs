@@ -61,7 +61,7 @@ impl Shard {
         });
     }
 
-    /// A record of a slot whose write is about to start.
+    /// Record a slot whose write is about to start.
     fn record_early(&mut self, id: EntryId, slot: SlotId) -> NonZeroU64 {
         let former = self.entries[id].slot;
         let (page, undurable) = (self.entries[id].page, self.entries[id].undurable);
@@ -192,7 +192,8 @@ impl Shard {
         }
     }
 
-    /// Nobody needs the page's slot: the disk has its version, or a newer one, durably.
+    /// Give up the slot of a page, which nobody needs: the disk has its version, or a newer one,
+    /// durably.
     pub(super) fn give_up_slot(&mut self, id: EntryId) {
         let slot = self.entries[id].slot.take().expect("the caller saw the slot");
         if !self.flash.works() {

@@ -15,20 +15,20 @@ use smallvec::SmallVec;
 pub(super) struct Waiter {
     request: usize,
     version: u64,
-    /// Which pages; all if there is none.
+    /// Pages of the request; all if `None`.
     pages: Option<Range<u64>>,
     stage: Stage,
-    /// So many records must be durable once the versions are written.
+    /// Number of records that must be durable once the versions are written.
     records: u64,
 }
 
 impl Waiter {
-    /// It waits for versions up to this one.
+    /// Return the last version that it waits for.
     pub(super) const fn version(&self) -> u64 {
         self.version
     }
 
-    /// Which pages it waits for; all if there is none.
+    /// Return the pages that it waits for; all if `None`.
     pub(super) const fn pages(&self) -> Option<&Range<u64>> {
         self.pages.as_ref()
     }
@@ -46,13 +46,13 @@ impl Waiter {
 enum Stage {
     /// Versions are being written.
     Data,
-    /// That many syncs of the disk must be done.
+    /// Number of syncs of the disk that must be done.
     Sync(u64),
-    /// That many records must be durable.
+    /// Number of records that must be durable.
     Commit(u64),
 }
 
-/// What is durable, or about to be.
+/// Versions and records that are durable, or about to be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reached {
     /// Syncs of the disk that are done.
@@ -63,7 +63,7 @@ pub(super) struct Reached {
     pub(super) durable: u64,
 }
 
-/// What comes of moving waiters on.
+/// Result of moving waiters on.
 #[derive(Debug, Default)]
 pub(super) struct Advanced {
     /// Requests that wait no longer.
@@ -79,7 +79,7 @@ pub(super) struct Waiters {
     waiting: Vec<Waiter>,
     /// Every version up to this one is to be written, for flushes that wait.
     flush_target: u64,
-    /// By page: requests that wait for a version of it to be on disk, durable or not.
+    /// Requests, by page, that wait for a version of it to be on disk, durable or not.
     on_disk: BTreeMap<u64, SmallVec<[(u64, usize); 1]>>,
 }
 
@@ -104,7 +104,7 @@ impl Waiters {
         self.on_disk.contains_key(&page)
     }
 
-    /// The pages that somebody waits for to be on disk.
+    /// Return the pages that somebody waits for to be on disk.
     pub(super) fn pages_for_disk(&self) -> BTreeSet<u64> {
         self.on_disk.keys().copied().collect()
     }
@@ -144,8 +144,8 @@ impl Waiters {
             || self.waiting.iter().any(|waiter| waiter.waits_for(page, undurable))
     }
 
-    /// An early record tells of the page: whoever waits for it waits for that record. Returns whether
-    /// anybody does.
+    /// Make the waiters for a page wait for an early record about it. Returns `true` if anybody
+    /// does. Returns whether anybody does.
     pub(super) fn note_record(&mut self, page: u64, undurable: u64, record: NonZeroU64) -> bool {
         let mut is_awaited = false;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.waits_for(page, undurable)) {
@@ -155,7 +155,7 @@ impl Waiters {
         is_awaited
     }
 
-    /// Whoever waits, waits for so many records.
+    /// Make all waiters wait for `records` records.
     pub(super) fn require_records(&mut self, records: u64) {
         for waiter in &mut self.waiting {
             waiter.records = records;
@@ -224,7 +224,7 @@ impl Waiters {
         }
     }
 
-    /// These requests are over, whatever comes of their versions.
+    /// Forget these requests, whose results no longer depend on their versions.
     pub(super) fn forget(&mut self, requests: &BTreeSet<usize>) {
         self.waiting.retain(|waiter| !requests.contains(&waiter.request));
         self.on_disk.retain(|_, waiters| {

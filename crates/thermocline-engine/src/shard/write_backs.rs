@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use thermocline_core::Nanos;
 
-/// How long a page rests after the backing store refused it, and syncs after one failed.
+/// Time that a page rests after the backing store refused it, and syncs after one failed.
 pub(super) const REST: Nanos = Nanos(1_000_000_000);
 /// Refusals in a row after which the backing store is taken for gone: one page at a time tries it then.
 const REFUSALS_MAX: u32 = 16;
@@ -12,11 +12,11 @@ const REFUSALS_MAX: u32 = 16;
 /// Pages to be written back.
 #[derive(Debug, Default)]
 pub(super) struct WriteBacks {
-    /// By page number, so that neighbours go together.
+    /// Pages by number, so that neighbours are written together.
     pages: BTreeSet<u64>,
     /// Fetches under way.
     in_flight: u32,
-    /// Where the sweep over the page numbers stands.
+    /// Position of the sweep over the page numbers.
     sweep: u64,
     /// Pages that the backing store refused, and when to try again.
     resting: BTreeSet<u64>,
@@ -36,7 +36,7 @@ impl WriteBacks {
         is_open && self.pages.insert(page)
     }
 
-    /// The next page, in the order of the disk.
+    /// Return the next page, in the order of the disk.
     pub(super) fn pop(&mut self) -> Option<u64> {
         let next = self.pages.range(self.sweep..).next().or_else(|| self.pages.first()).copied()?;
         self.pages.remove(&next);
@@ -58,7 +58,7 @@ impl WriteBacks {
         self.in_flight += 1;
     }
 
-    /// Such a fetch is over.
+    /// Count the end of such a fetch.
     pub(super) const fn fetch_ended(&mut self) {
         self.in_flight -= 1;
     }
@@ -68,18 +68,18 @@ impl WriteBacks {
         !self.pages.is_empty() || self.in_flight > 0
     }
 
-    /// Pages that wait, those that rest included.
+    /// Return the number of pages that wait, those that rest included.
     pub(super) fn waiting_pages(&self) -> usize {
         self.pages.len() + if self.is_closed() { 0 } else { self.resting.len() }
     }
 
-    /// From now on nothing is written back but these pages, which requests wait for.
+    /// Restrict write-backs from now on to these pages, which requests wait for.
     pub(super) fn close(&mut self, awaited: BTreeSet<u64>) {
         self.pages.retain(|page| awaited.contains(page));
         self.closed_but = Some(awaited);
     }
 
-    /// Nothing can stay where it is, because the flash failed: everything is written back again.
+    /// Write everything back again, because the flash failed and nothing can stay there.
     pub(super) fn open(&mut self) {
         self.closed_but = None;
     }
@@ -138,7 +138,8 @@ impl WriteBacks {
         self.resting.remove(&page);
     }
 
-    /// The pages whose rest is over by now: one of them if the backing store seems to be gone.
+    /// Return the pages whose rest is over by now: one of them if the backing store seems to be
+    /// gone.
     pub(super) fn wake_in_time(&mut self, now: Nanos) -> BTreeSet<u64> {
         if self.next_retry().is_none_or(|at| now < at) {
             return BTreeSet::new();
@@ -151,7 +152,7 @@ impl WriteBacks {
         self.probe.into_iter().collect()
     }
 
-    /// When pages that rest are tried again.
+    /// Return the time at which pages that rest are tried again.
     pub(super) fn next_retry(&self) -> Option<Nanos> {
         (!self.resting.is_empty()).then_some(self.retry_at)
     }

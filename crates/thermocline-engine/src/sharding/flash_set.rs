@@ -26,7 +26,7 @@ use crate::storage::{Section, Storage};
 /// Regions begin at multiples of this.
 const REGION_ALIGNMENT: u64 = 1 << 20;
 
-/// What the shards of one cache have on flash.
+/// Contents of a flash that the shards of one cache share.
 #[derive(Clone, Debug)]
 pub struct FlashSet {
     /// One per shard, in order.
@@ -34,7 +34,7 @@ pub struct FlashSet {
 }
 
 impl FlashSet {
-    /// Bytes that a flash must have for regions of that layout.
+    /// Return the number of bytes that a flash must have for regions of that layout.
     pub fn bytes(layout: &Layout, map: &ShardMap) -> u64 {
         region_range(layout, map, map.shards() - 1).end
     }
@@ -71,10 +71,10 @@ impl FlashSet {
         Ok(Self { flashes })
     }
 
-    /// Finds out what a flash holds, and changes nothing.
+    /// Read the contents of a flash, and change nothing.
     ///
     /// # Errors
-    /// What is no flash of ours, is damaged, is put together from several flashes, or fails.
+    /// If the device is not a flash of Thermocline, is damaged, combines several flashes, or fails.
     pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
         let (first, _, _) = recovery::read_superblock(storage, 0)?;
         let mut flashes = vec![];
@@ -123,23 +123,23 @@ impl FlashSet {
         self.flashes.iter().all(Flash::is_settled)
     }
 
-    /// What it is: the superblock of the first region.
+    /// Return the superblock of the first region.
     pub fn superblock(&self) -> &Superblock {
         self.flashes[0].superblock()
     }
 
-    /// The regions, one per shard, in order.
+    /// Return the regions, one per shard, in order.
     pub fn flashes(&self) -> &[Flash] {
         &self.flashes
     }
 
-    /// Where a region lies, in bytes.
+    /// Return the range of a region, in bytes.
     pub fn range(&self, shard: usize) -> Range<u64> {
         let Superblock { layout, share, .. } = self.superblock();
         region_range(layout, &share.map, shard)
     }
 
-    /// The flash of one shard.
+    /// Return the flash of one shard.
     ///
     /// # Errors
     /// [`FlashError::OtherShards`] if there are several.
@@ -148,12 +148,12 @@ impl FlashSet {
         Ok(self.flashes.swap_remove(0))
     }
 
-    /// What each region holds, in order.
+    /// Return the contents of each region, in order.
     pub fn each_contents(&self) -> Vec<Contents> {
         self.flashes.iter().map(Flash::contents).collect()
     }
 
-    /// What all regions hold together, with the superblock of the first one.
+    /// Return the contents of all regions together, with the superblock of the first one.
     pub fn contents(&self) -> Contents {
         let each = self.each_contents();
         let sum = |of: fn(&Contents) -> u64| each.iter().map(of).sum();
@@ -166,12 +166,12 @@ impl FlashSet {
         }
     }
 
-    /// Bytes written to all regions before the last start.
+    /// Return the number of bytes written to all regions before the last start.
     pub fn written_bytes(&self) -> u64 {
         self.flashes.iter().map(|flash| flash.superblock().written_bytes).sum()
     }
 
-    /// The pages that the disk may not have, in order.
+    /// Return the pages that the disk may not have, in order.
     pub fn dirty_pages(&self) -> Vec<u64> {
         let mut pages: Vec<u64> = self.flashes.iter().flat_map(Flash::dirty_pages).collect();
         pages.sort_unstable();
@@ -280,7 +280,8 @@ impl FlashSet {
     }
 }
 
-/// Where a region lies. The only one has the whole device.
+/// Return the range of a region. A single one has the whole device. The only one has the whole
+/// device.
 fn region_range(layout: &Layout, map: &ShardMap, shard: usize) -> Range<u64> {
     if map.shards() == 1 {
         return 0..layout.flash_bytes();
@@ -290,7 +291,7 @@ fn region_range(layout: &Layout, map: &ShardMap, shard: usize) -> Range<u64> {
     start..start + bytes
 }
 
-/// The region of a shard on the flash with that first superblock.
+/// Return the region of a shard on the flash with that first superblock.
 fn region<'a>(storage: &'a mut dyn Storage, first: &Superblock, shard: usize) -> Section<'a> {
     Section::new(storage, region_range(&first.layout, &first.share.map, shard))
 }

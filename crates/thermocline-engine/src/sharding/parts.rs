@@ -9,19 +9,20 @@ use crate::shard_map::ShardMap;
 /// from one extent to the next.
 const IN_FLIGHT_MAX: u32 = 256;
 
-/// What one shard does of a request.
+/// Part of a request that one shard carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which part it is, from 0 on.
+    /// Number of the part, from 0.
     pub number: u32,
     /// The shard.
     pub shard: usize,
-    /// What the shard is asked for. The tag is that of the whole.
+    /// Request to the shard. Its tag is that of the whole. The tag is that of the whole.
     pub request: Request,
 }
 
 impl Part {
-    /// Which bytes of the payload of the whole are this part's; none unless it is a write.
+    /// Return the range of the whole's payload that belongs to this part; empty unless it is a
+    /// write.
     ///
     /// # Panics
     /// If `whole` is another request.
@@ -46,12 +47,12 @@ pub struct Spanning<T> {
     in_flight: u32,
     result: Result<(), RequestError>,
     found: Option<Tier>,
-    /// What the parts of a read gave, by their numbers.
+    /// Bytes that the parts of a read returned, by their numbers.
     given: Vec<Option<T>>,
 }
 
 impl<T> Spanning<T> {
-    /// Nothing of the request is handed out yet.
+    /// Create the parts of a request, none of which is handed out yet.
     pub const fn new(map: ShardMap, whole: Request) -> Self {
         Self {
             map,
@@ -65,7 +66,7 @@ impl<T> Spanning<T> {
         }
     }
 
-    /// The request.
+    /// Return the request.
     pub const fn whole(&self) -> &Request {
         &self.whole
     }
@@ -87,7 +88,8 @@ impl<T> Spanning<T> {
         (start, self.map.extent_end(start).min(self.end_bytes()) - start)
     }
 
-    /// The next part to hand out, if there is one at this time. After an error there is none.
+    /// Return the next part to hand out, if there is one at this time. After an error there is
+    /// none.
     pub fn next_part(&mut self) -> Option<Part> {
         if self.in_flight == IN_FLIGHT_MAX || !self.has_more() {
             return None;
@@ -134,9 +136,9 @@ impl<T> Spanning<T> {
         self.in_flight == 0 && !self.has_more()
     }
 
-    /// The answer, once the request is over: the first error if there was one, the slowest tier that
-    /// a page was found in, and what the parts of a read gave, in the order of their bytes. After an
-    /// error, some are missing.
+    /// Return the answer, once the request is over: the first error if there was one, the slowest
+    /// tier that a page was found in, and what the parts of a read gave, in the order of their
+    /// bytes. After an error, some are missing.
     ///
     /// # Panics
     /// If the request is not over.
@@ -172,7 +174,7 @@ mod tests {
         ShardMap::with_extents(NonZeroU16::new(shards).unwrap(), extent_bytes)
     }
 
-    /// All parts, each answered at once.
+    /// Return all parts, each answered at once.
     fn parts(map: ShardMap, whole: Request) -> Vec<Part> {
         let mut spanning = Spanning::<()>::new(map, whole);
         let mut parts = vec![];

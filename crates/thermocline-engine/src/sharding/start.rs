@@ -1,9 +1,10 @@
-//! What a start decides for all regions of a flash: they have one note, one epoch and one fate.
+//! Decision of a start for all regions of a flash: they have one note, one epoch and one fate.
 //!
-//! Each region is judged alone, as the flash of one shard. What a region is refused for refuses all, and
-//! what one loses all lose: a clean page that is dropped for no reason is read again. The steps are then
-//! taken for all regions before the next one begins, with the epoch that is new to each. The note is one
-//! file that is replaced as a whole, so it says of all regions the same.
+//! Each region is judged alone, as the flash of one shard. A reason to refuse one region refuses
+//! all, and pages that one loses all lose: a clean page that is dropped for no reason is read
+//! again. The steps are then taken for all regions before the next one begins, with the epoch that
+//! is new to each. The note is one file that is replaced as a whole, so it says of all regions the
+//! same.
 //!
 //! A crash may leave regions of two epochs, the note's and the one that it says begins; or some that say
 //! how they ended, and some that do not. What they do not all say, the note does not say either.
@@ -15,33 +16,33 @@ use crate::offline::Contents;
 use crate::side_file::{SideFile, SideFileError};
 use crate::start::{Found, FoundFlash, Intent, Plan, Step};
 
-/// What a start finds, on a flash of one or more regions.
+/// State that a start finds, on a flash of one or more regions.
 #[derive(Clone, Debug)]
 pub struct FoundSet {
-    /// What there is, with the first region.
+    /// State of the cache, with the first region.
     pub found: Found,
-    /// What each region holds; nothing unless there is a cache.
+    /// Contents of each region; empty unless there is a cache.
     pub regions: Vec<Contents>,
 }
 
 impl FoundSet {
-    /// Of how many bytes of the backing store, and for which cache, a fingerprint is wanted. It goes
-    /// to [`Found::backing`].
+    /// Return the size and the cache for which a fingerprint of the backing store is wanted. It
+    /// goes to [`Found::backing`].
     pub fn sample(&self) -> Option<(Uuid, u64)> {
         self.each().find_map(|found| found.sample())
     }
 
-    /// What is to be done, or why it must not be.
+    /// Return the steps to take, or the reason why they must not be taken.
     ///
     /// # Errors
-    /// A flash and a backing store that must not be used together, or not for that.
+    /// If the flash and the backing store must not be used together, or not for that intent.
     pub fn plan(&self, intent: Intent) -> Result<Plan, SideFileError> {
         let mut plans = self.each().map(|found| found.plan(intent));
         let first = plans.next().unwrap_or_else(|| self.found.plan(intent))?;
         plans.try_fold(first, |joined, plan| Ok(join(joined, plan?)))
     }
 
-    /// What a start would find if a region were all there is.
+    /// Return the state that a start would find if a region were the whole flash, for each.
     fn each(&self) -> impl Iterator<Item = Found> {
         let of = |&contents| Found { flash: FoundFlash::Cache(contents), ..self.found };
         self.regions.iter().map(of)

@@ -7,7 +7,7 @@
 //!
 //! It enforces rule 9 of durability (`ARCHITECTURE.md`) across shards.
 
-/// Who waits for a sync of one device.
+/// Waiters for a sync of one device.
 #[derive(Clone, Debug)]
 pub struct SharedSyncs {
     members: Vec<Member>,
@@ -18,7 +18,7 @@ pub struct SharedSyncs {
 struct Member {
     /// Syncs that it asked for, and that have not begun.
     asks: usize,
-    /// Those that the one under way is for.
+    /// Number of waiters that the current sync serves.
     waits: usize,
     /// `true` if a sync of others failed since its last one: what it wrote may be gone.
     is_doubtful: bool,

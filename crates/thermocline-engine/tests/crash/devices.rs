@@ -88,7 +88,7 @@ struct Joint {
     syncs: SharedSyncs,
     /// Per shard: what waits for syncs.
     waiting: Vec<VecDeque<Rc<Operation>>>,
-    /// What is done, and was not told yet.
+    /// Operations that are done and not reported yet.
     ready: VecDeque<(usize, Rc<Operation>, Result<(), DeviceError>)>,
 }
 
@@ -98,7 +98,7 @@ impl Joint {
         Self { syncs: SharedSyncs::new(shards), waiting, ready: VecDeque::new() }
     }
 
-    /// A sync is over: whoever waited for it is to be told.
+    /// Complete a sync for each shard that waited for it.
     fn done(&mut self, result: Result<(), DeviceError>) {
         let Self { syncs, waiting, ready } = self;
         syncs.done(result.is_ok(), |shard, count, is_durable| {
@@ -113,18 +113,18 @@ impl Joint {
 /// An operation in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Flying {
-    /// Whose it is; nobody's if it is a sync for several shards.
+    /// Shard that asked for it; `None` if it is a sync for several shards.
     pub(crate) shard: Option<usize>,
     /// Copies of the devices share it; only the original completes it.
     pub(crate) operation: Rc<Operation>,
     started: u64,
-    /// What a write's frames held when it was started: they must not change.
+    /// Bytes of a write's frames when it was started: they must not change.
     pub(crate) bytes: Vec<u8>,
     /// `true` if a failed sync dropped it on its way: it will be complete and never durable.
     pub(crate) is_dropped: bool,
     /// `true` if it fails: its connection was lost.
     pub(crate) is_refused: bool,
-    /// It does not complete before.
+    /// Earliest time at which it completes.
     held_until: u64,
 }
 
@@ -156,13 +156,13 @@ impl Devices {
         }
     }
 
-    /// Where an operation begins in what there is of its device.
+    /// Return the position at which an operation begins in the simulated part of its device.
     pub(crate) fn start_of(&self, operation: &Operation) -> usize {
         let moves = operation.device == Device::Backing && operation.kind != OperationKind::Sync;
         (operation.offset_bytes - if moves { self.first_bytes } else { 0 }) as usize
     }
 
-    /// The disk that an operation of a shard is on.
+    /// Return the disk that an operation of a shard is on.
     fn disk(&mut self, shard: Option<usize>, device: Device) -> &mut Disk {
         match device {
             Device::Flash => &mut self.region(shard).disk,
@@ -170,12 +170,12 @@ impl Devices {
         }
     }
 
-    /// The region of a shard.
+    /// Return the region of a shard.
     pub(crate) fn region(&mut self, shard: Option<usize>) -> &mut Region {
         &mut self.regions[shard.expect("only syncs are nobody's")]
     }
 
-    /// Every disk of a device.
+    /// Return every disk of a device.
     pub(crate) fn disks(&mut self, device: Device) -> Vec<&mut Disk> {
         match device {
             Device::Flash => self.regions.iter_mut().map(|region| &mut region.disk).collect(),
@@ -237,7 +237,7 @@ impl Devices {
         !self.in_flight.is_empty() && !tells && self.in_flight.iter().all(is_held)
     }
 
-    /// What never ends by itself ends soon.
+    /// Let operations that hang for ever end soon.
     pub(crate) fn end_hangs(&mut self) {
         for flying in &mut self.in_flight {
             flying.held_until = flying.held_until.min(self.now_ns);
@@ -248,8 +248,9 @@ impl Devices {
         flying.held_until > self.now_ns
     }
 
-    /// Completes one of the operations in flight, and says whose it was; none if the power failed, or if
-    /// all of them hang, or if several shards are still to be told of it. `frames` are those of a shard.
+    /// Complete one of the operations in flight, and return the shard that asked for it; `None` if
+    /// the power failed, or if all of them hang, or if several shards are still to be informed of
+    /// it. `frames` are those of a shard.
     pub(crate) fn complete_one(
         &mut self,
         frames: impl Fn(usize) -> Arc<Frames>,
@@ -283,7 +284,7 @@ impl Devices {
         None
     }
 
-    /// Tells a shard that a sync for several is done, now or later.
+    /// Inform a shard that a sync for several is done, now or later.
     fn tell(&mut self) -> Option<(usize, Completion)> {
         for device in [Device::Flash, Device::Backing] {
             if self.joint[device as usize].ready.is_empty() || self.random.bits().is_multiple_of(2)
@@ -354,7 +355,7 @@ impl Devices {
         }
     }
 
-    /// Of what nobody needs, some sectors become zero: all, none, or any of them.
+    /// Zero some sectors of a discarded range: all, none, or any of them.
     fn discard(&mut self, range: Range<usize>) {
         let share = [0, 50, 100][(self.random.bits() % 3) as usize];
         let atom = self.backing.atom;
@@ -442,7 +443,7 @@ impl Devices {
         self.restarted();
     }
 
-    /// From one region of the flash to the next, in bytes.
+    /// Return the distance from one region of the flash to the next, in bytes.
     fn region_bytes(&self) -> u64 {
         let bytes = self.regions[0].disk.now.len() as u64;
         if self.regions.len() == 1 { bytes } else { bytes.next_multiple_of(1 << 20) }
@@ -493,7 +494,8 @@ pub(crate) const fn is_write(kind: OperationKind) -> bool {
 pub(crate) struct FlashStorage(pub(crate) Rc<RefCell<Devices>>);
 
 impl FlashStorage {
-    /// The region of a place on the flash, and the place in it. Regions begin at multiples of 1 MiB.
+    /// Return the region of a place on the flash, and the place in it. Regions begin at multiples
+    /// of 1 MiB.
     fn place(&self, offset_bytes: u64) -> (usize, usize) {
         let devices = self.0.borrow();
         let region_bytes = devices.region_bytes();

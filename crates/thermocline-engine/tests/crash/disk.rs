@@ -11,7 +11,7 @@ pub(crate) struct Disk {
     durable: Vec<u8>,
     /// Writes that are complete and not synced: when, where, what.
     unsynced: Vec<(u64, usize, Vec<u8>)>,
-    /// What is written as a whole or not at all, in bytes.
+    /// Size of an atomic write, in bytes.
     pub(crate) atom: usize,
     /// Writes so far, as a file system counts them by its clock.
     pub(crate) writes: u64,
@@ -62,7 +62,7 @@ impl Disk {
         self.show_in_unsynced(range);
     }
 
-    /// Something else writes there, durably.
+    /// Write as another program would, durably.
     pub(crate) fn write_alone(&mut self, offset: usize, bytes: &[u8]) {
         self.writes += 1;
         self.put(offset, bytes);
@@ -75,7 +75,7 @@ impl Disk {
         self.show_in_unsynced(offset..offset + bytes.len());
     }
 
-    /// What is not synced has the bytes that are there now, or the next sync would bring back older ones.
+    /// Copy the current bytes to the unsynced state, or the next sync would bring back older ones.
     fn show_in_unsynced(&mut self, range: Range<usize>) {
         for (_, start, bytes) in &mut self.unsynced {
             let end = *start + bytes.len();

@@ -15,9 +15,9 @@ use crate::world::World;
 
 /// Ends of the engine per run whose recoveries are cut off everywhere.
 const ENDS: u32 = 2;
-/// How often each cut is drawn: what a power failure leaves behind differs.
+/// Number of draws per cut: power failures differ in what they leave.
 const DRAWS: u64 = 3;
-/// Reads of all pages end within so many steps.
+/// Maximum number of steps within which reads of all pages end.
 const STEPS_MAX: u32 = 20_000;
 
 /// Runs a plan whose recoveries crash after every operation. Returns the number of crashes.
@@ -77,7 +77,7 @@ impl World {
         Ok(operations * DRAWS)
     }
 
-    /// The world after a restart on a copy of the devices.
+    /// Return the world after a restart on a copy of the devices.
     fn copy(&self, devices: Devices, flash: &FlashSet, was_killed: bool) -> Result<Self, String> {
         let shards = Shards::open(&self.plan.options, flash, Shard::open);
         let shards = shards.map_err(|error| error.to_string())?;

@@ -12,7 +12,7 @@ use crate::devices::FlashStorage;
 use crate::policies::{entries, policy};
 use crate::world::World;
 
-/// How far an exchange is.
+/// Progress of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
     /// None is under way.
@@ -75,7 +75,8 @@ impl World {
         self.take_new_flash()
     }
 
-    /// The steps in which a crash may fall between the note and the first write to the new flash.
+    /// Return the steps in which a crash may fall between the note and the first write to the new
+    /// flash.
     fn take_new_flash(&mut self) -> Result<(), String> {
         self.exchange = Exchange::Left;
         let Some(flash) = self.new_flash()? else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What goes wrong with devices while an engine uses them, and at rest.
+//! Faults of devices while an engine uses them, and at rest.
 
 use std::ops::Range;
 
@@ -8,10 +8,11 @@ use thermocline_engine::{Device, OperationKind};
 use crate::devices::{Devices, Flying, Region, is_write};
 
 const BLOCK: usize = 4096;
-/// How long an operation that hangs takes, in nanoseconds; the last one never ends by itself.
+/// Times that an operation hangs, in nanoseconds; the last one never ends by itself.
 const HANGS_NS: [u64; 4] = [100_000_000, 1_000_000_000, 4_000_000_000, u64::MAX];
 
-/// What goes wrong. A number says that it happens once in so many operations; 0 for never.
+/// Faults to inject. A number `n` means once in `n` operations; 0 means never. A number says that
+/// it happens once in so many operations; 0 for never.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// An operation on the backing store fails.
@@ -60,7 +61,7 @@ impl Faults {
     }
 }
 
-/// A device that fails for so many operations, after so many that succeed.
+/// Device that succeeds for some operations and then fails for some.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {
     device: Device,
@@ -70,7 +71,7 @@ pub(crate) struct Outage {
     part: Part,
 }
 
-/// What fails of the flash.
+/// Part of the flash that fails.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     All,
@@ -140,7 +141,7 @@ impl Devices {
         self.outage = None;
     }
 
-    /// When an operation that begins now may complete.
+    /// Return the earliest time at which an operation that begins now may complete.
     pub(crate) fn held_until(&mut self) -> u64 {
         if self.happens(self.faults.hangs) {
             let length = HANGS_NS[self.below(HANGS_NS.len())];
@@ -188,7 +189,7 @@ impl Devices {
             && self.region(flying.shard).unreadable.range(start..end).next().is_some()
     }
 
-    /// What a failed sync drops may include writes that are still on their way.
+    /// Fail a sync, which may drop writes that are still in flight, too.
     pub(crate) fn fail_sync(&mut self, device: Device) {
         let mut random = SplitMix64::new(self.random.bits());
         let still_shows = random.bits().is_multiple_of(2);
@@ -303,7 +304,7 @@ impl Devices {
         }
     }
 
-    /// A slot that the journal durably and certainly names, that is not being written.
+    /// Choose a slot that the journal durably and certainly names and that is not being written.
     fn certain_slot(&mut self) -> Option<(usize, Range<usize>)> {
         let at = self.any_region();
         let slot = self.below(self.regions[at].witness.slots());

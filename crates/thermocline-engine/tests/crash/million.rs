@@ -26,7 +26,8 @@ struct Census {
     policies: BTreeMap<String, u64>,
 }
 
-/// Runs every kind with seeds from `first` on, on all processors, until there were so many crashes.
+/// Run every kind with seeds from `first` on, on all processors, until there were `crashes_min`
+/// crashes.
 ///
 /// # Panics
 /// If a run fails, with its kind and its seed.

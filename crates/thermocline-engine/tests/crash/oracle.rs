@@ -1,9 +1,8 @@
-//! What may be read, told from the requests and replies alone.
+//! Oracle of permitted reads, from the requests and replies alone.
 //!
-//! Each write stamps every sector that it covers with its own number. A page's history is the list of
-//! its writes, in the order in which they were submitted; its bytes are right if they are what the
-//! first so many of these left behind, the number being at least that of the last write that must be
-//! seen.
+//! Each write stamps every sector that it covers with its own number. A page's history is the list
+//! of its writes, in the order in which they were submitted; its bytes are right if the first n of
+//! these writes leave them, where n is at least the number of the last write that must be seen.
 
 use std::ops::Range;
 
@@ -17,9 +16,9 @@ pub(crate) const SECTORS: usize = 8;
 struct Write {
     /// The write's number.
     id: u64,
-    /// What it leaves behind: its number, or 0 for zeroes.
+    /// Stamp that it leaves: its number, or 0 for zeroes.
     stamp: u64,
-    /// Which sectors, `first..end`.
+    /// Range of sectors, `first..end`.
     first: usize,
     end: usize,
     /// `true` if it failed, or is a trim: then it may have happened or not, in each sector.
@@ -35,9 +34,9 @@ struct History {
     /// The stamps before the first write.
     base: [u64; SECTORS],
     writes: Vec<Write>,
-    /// So many of the first writes survive a power loss.
+    /// Number of first writes that survive a power loss.
     durable: usize,
-    /// So many of the first writes have been seen by a read, or answered.
+    /// Number of first writes that a read has seen, or that were answered.
     seen: usize,
     /// `true` if the user gave up what was newer than the disk's: any bytes may be there.
     is_given_up: bool,
@@ -55,10 +54,10 @@ pub(crate) struct Oracle {
     forgets: bool,
 }
 
-/// What had been promised about a page when a request was submitted.
+/// Promise about a page at the time when a request was submitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
-    /// So many writes must be seen.
+    /// Number of writes that must be seen.
     at_least: usize,
 }
 
@@ -89,7 +88,7 @@ impl Oracle {
         self.pages[page].writes.push(Write { id, stamp, first, end, is_failed, is_trim, ends_all });
     }
 
-    /// Something else than the engine wrote the whole page, durably.
+    /// Note that another program wrote the whole page, durably.
     pub(crate) fn write_alone(&mut self, page: usize, id: u64) {
         self.write(page, id, Some(id), 0..SECTORS);
         self.answered(page, id, true);
@@ -115,12 +114,12 @@ impl Oracle {
         }
     }
 
-    /// What must be seen, or survive, from now on.
+    /// Return the promise from now on: the writes that must be seen, or survive.
     pub(crate) fn promise(&self, page: usize) -> Promise {
         Promise { at_least: self.pages[page].seen }
     }
 
-    /// What was promised when a flush was submitted is durable.
+    /// Note that all writes promised when a flush was submitted are durable.
     pub(crate) fn flushed(&mut self, page: usize, promise: Promise) {
         let history = &mut self.pages[page];
         history.durable = history.durable.max(promise.at_least);
@@ -207,7 +206,7 @@ impl History {
         Self { base, writes: vec![], durable: 0, seen: 0, is_given_up: false }
     }
 
-    /// Return `true` if the first so many writes may have left that stamp in a sector.
+    /// Return `true` if the first `count` writes may have left that stamp in a sector.
     fn allows(&self, count: usize, sector: usize, stamp: u64) -> bool {
         let covering = self.writes[..count]
             .iter()
@@ -226,14 +225,15 @@ impl History {
         self.base[sector] == stamp
     }
 
-    /// The least number of writes, of at least so many, that left these stamps behind.
+    /// Return the least number of writes, of at least so many, that left these stamps behind.
     fn matching(&self, first: usize, stamps: &[u64], at_least: usize) -> Option<usize> {
         (at_least..=self.writes.len()).find(|&count| {
             (first..).zip(stamps).all(|(sector, &stamp)| self.allows(count, sector, stamp))
         })
     }
 
-    /// Return `true` if each sector for itself is what so many writes, or more, left behind.
+    /// Return `true` if each sector for itself has the stamp of the first `at_least` writes, or
+    /// more.
     fn is_torn(&self, stamps: &[u64; SECTORS], at_least: usize) -> bool {
         (0..SECTORS).all(|sector| {
             (at_least..=self.writes.len()).any(|count| self.allows(count, sector, stamps[sector]))

@@ -1,4 +1,4 @@
-//! What a run is made of, for each kind of fault.
+//! Parts of a run, for each kind of fault.
 
 use std::num::NonZeroU16;
 
@@ -13,7 +13,7 @@ use crate::policies::{entries, policy};
 /// Pages of the backing store, of a large one those at its end.
 pub(crate) const PAGES: usize = 48;
 
-/// What a run is made of.
+/// Parts of a run.
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     pub(crate) crashes: u32,
     /// `true` if the disk writes pages as a whole.
     pub(crate) is_disk_atomic: bool,
-    /// What goes wrong besides.
+    /// Additional faults.
     pub(crate) faults: Faults,
     /// `true` if the flash goes away for good in the middle.
     pub(crate) loses_flash: bool,
@@ -37,14 +37,14 @@ pub(crate) struct Plan {
     /// Shards, and pages of their extents.
     pub(crate) shards: NonZeroU16,
     pub(crate) extent_pages: u64,
-    /// Those of all shards together.
+    /// Options of all shards together.
     pub(crate) options: Options,
 }
 
 /// Pages of a large backing store before them.
 const FAR_PAGES: u64 = 1 << 38;
 
-/// Where the pages begin that are used.
+/// Return the start of the pages that are used, in bytes.
 pub(crate) fn first_bytes(options: &Options) -> u64 {
     (options.backing_pages - PAGES as u64) * u64::from(options.page_bytes)
 }
@@ -118,7 +118,8 @@ impl Plan {
         Self { faults, kills: seed.is_multiple_of(2), ..Self::crashes(seed) }
     }
 
-    /// Each restart finds a block of metadata damaged; or writes of such blocks are lost, or go elsewhere.
+    /// Return each restart finds a block of metadata damaged; or writes of such blocks are lost, or
+    /// go elsewhere.
     pub(crate) fn rotten_metadata(seed: u64) -> Self {
         let mut faults = Faults { rots: true, ..Faults::default() };
         if seed % 3 == 1 {
@@ -151,7 +152,7 @@ impl Plan {
         Self { crashes: 3, faults, kills: seed.is_multiple_of(3), ..Self::crashes(seed) }
     }
 
-    /// The flash goes away, or fails for some time.
+    /// Plan a flash that goes away, or fails for some time.
     pub(crate) fn flash_gone(seed: u64) -> Self {
         if seed % 2 == 1 {
             let faults = Faults { flash_outages: 50 + seed % 200, ..Faults::default() };

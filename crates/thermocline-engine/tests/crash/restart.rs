@@ -1,4 +1,4 @@
-//! How an engine ends, and how it starts again.
+//! Ends and restarts of an engine.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::set::Shards;
 use crate::world::World;
 
 impl World {
-    /// The power fails; on the way back it may fail again.
+    /// Return the power fails; on the way back it may fail again.
     pub(crate) fn crash(&mut self) -> Result<(), String> {
         self.crashes += 1;
         self.is_clean = false;
@@ -46,7 +46,7 @@ impl World {
         self.open(&options, &flash)
     }
 
-    /// Nobody waits for an answer any more, and nothing was read since the end.
+    /// Forget the session: nobody waits for an answer any more, and nothing was read since the end.
     pub(crate) fn forget_session(&mut self) {
         self.asked.clear();
         self.lost.clear();
@@ -54,8 +54,8 @@ impl World {
         self.unverified = (0..PAGES).collect();
     }
 
-    /// Both devices are synced. By a draw, an engine serves reads before the epoch of the flash begins.
-    /// Returns whether the power is still on.
+    /// Read both devices after they were synced. By a draw, an engine serves reads before the epoch
+    /// of the flash begins. Returns whether the power is still on.
     pub(crate) fn read_early(
         &mut self,
         options: &Options,
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// The steps of a start; none if the backing store cannot be synced.
+    /// Return the steps of a start; none if the backing store cannot be synced.
     fn begin_epoch(
         &mut self,
         options: &Options,
@@ -191,8 +191,8 @@ impl World {
         Ok(flash.take_over(&mut storage).map(|()| Some(flash)))
     }
 
-    /// The flash failed: its note says that it must not be used again. What was written home in order
-    /// is there; otherwise the user gives up what only the flash had.
+    /// Return the flash failed: its note says that it must not be used again. What was written home
+    /// in order is there; otherwise the user gives up what only the flash had.
     fn replace_flash(&mut self) -> Result<(), String> {
         if self.below(2) == 0 {
             self.devices.borrow_mut().operations_left = u64::MAX;
@@ -232,7 +232,7 @@ impl World {
         self.open(&options, &flash)
     }
 
-    /// A flash that became smaller is refused; one that became larger is as good as before.
+    /// Check that a start refuses a flash that became smaller, and takes one that became larger.
     fn resize_flash(&mut self) -> Result<(), String> {
         if self.below(2) == 0 {
             let mut devices = self.devices.borrow_mut();
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// A backing store of another size is refused.
+    /// Check that a start refuses a backing store of another size.
     fn refuses_other_backing(&mut self, options: &Options, flash: &FlashSet) -> Result<(), String> {
         let mut other = options.clone();
         let difference = 1 + self.below(10);

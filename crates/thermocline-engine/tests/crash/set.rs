@@ -13,7 +13,7 @@ use thermocline_engine::{
 use crate::exchange::Failed;
 use crate::plan::first_bytes;
 
-/// What a request is answered.
+/// Answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) tag: u64,
@@ -35,11 +35,11 @@ struct Waiting {
 pub(crate) struct Shards {
     members: Vec<Shard>,
     map: ShardMap,
-    /// Where the part of the backing store begins that requests count from.
+    /// Start of the part of the backing store from which requests count.
     first_bytes: u64,
     /// Requests that are not answered, by their tags.
     spanning: BTreeMap<u64, Spanning<Vec<u8>>>,
-    /// Whose part is which, by the tags that the shards know.
+    /// Owner of each part, by the tags that the shards know.
     parts: BTreeMap<u64, (u64, u32)>,
     next_part: u64,
     /// Per shard, in order.
@@ -98,14 +98,14 @@ impl Shards {
         self.failed.has_failed()
     }
 
-    /// Where the flash of one shard failed, the others give theirs up: one note speaks for all.
+    /// Let all shards give up their flash if that of one failed: one note speaks for all.
     fn share_failure(&mut self) {
         if self.failed.has_failed() {
             self.members.iter_mut().for_each(Shard::give_up_flash);
         }
     }
 
-    /// The request, as the shards know it.
+    /// Return the request, as the shards know it.
     fn placed(&self, request: Request) -> Request {
         let moved_bytes = if request.kind == RequestKind::Flush { 0 } else { self.first_bytes };
         Request { offset_bytes: request.offset_bytes + moved_bytes, ..request }
@@ -209,7 +209,7 @@ impl Shards {
         self.share_failure();
     }
 
-    /// The frames of a shard.
+    /// Return the frames of a shard.
     pub(crate) fn frames(&self, shard: usize) -> Arc<Frames> {
         Arc::clone(self.members[shard].frames())
     }
@@ -250,7 +250,7 @@ impl Shards {
         self.members.iter().map(Shard::next_sequence).sum()
     }
 
-    /// In order.
+    /// Return the lost pages in order.
     pub(crate) fn lost_pages(&self) -> Vec<u64> {
         let mut pages: Vec<u64> = self.members.iter().flat_map(Shard::lost_pages).collect();
         pages.sort_unstable();
@@ -258,7 +258,7 @@ impl Shards {
         pages.iter().map(|page| page - self.first_bytes / page_bytes).collect()
     }
 
-    /// How much of a request may be submitted at once.
+    /// Return the number of bytes of a request that may be submitted at once.
     pub(crate) fn part_bytes(&self, request: &Request) -> u64 {
         match &self.members[..] {
             [shard] => shard.part_bytes(&self.placed(*request)),

@@ -34,13 +34,13 @@ struct Copied {
     epoch: u64,
 }
 
-/// What was done behind the back of the cache, and how it is undone.
+/// Change made outside the cache, and the state that undoes it.
 enum Tampered {
-    /// Nothing.
+    /// No change.
     Not,
     /// An old copy of the flash is in its place.
     OldFlash(Copied),
-    /// Something else wrote to the backing store.
+    /// Another program wrote to the backing store.
     WrittenAlone { backing: Disk, oracle: Oracle, next_tag: u64 },
     /// The note was removed.
     NoteRemoved(Option<SideFile>),
@@ -50,7 +50,7 @@ enum Tampered {
     HalfSetUp,
 }
 
-/// How a try to start came out.
+/// Outcome of a try to start.
 enum Tried {
     Serves,
     Crashed,
@@ -87,7 +87,7 @@ pub(crate) fn run(plan: Plan) -> Result<u64, String> {
     Ok(crashes)
 }
 
-/// Whose flash it is, and its epoch.
+/// Return the owner of the flash, and its epoch.
 fn identity(devices: &Devices) -> Result<(Uuid, u64), String> {
     let devices = Rc::new(std::cell::RefCell::new(devices.clone()));
     let flash = FlashSet::read(&mut FlashStorage(devices)).map_err(|error| error.to_string())?;
@@ -113,7 +113,7 @@ impl Starts {
         self.world.devices.borrow_mut().regions = copied.regions;
     }
 
-    /// The engine ends: it is killed, the power fails, or it stops in order and says so.
+    /// End the engine: kill it, cut the power, or stop it in order.
     fn end(&mut self) -> Result<(), String> {
         let world = &mut self.world;
         world.crashes += 1;
@@ -150,7 +150,7 @@ impl Starts {
         Ok(())
     }
 
-    /// The steps after the last request. The machine may crash between two of them.
+    /// Return the steps after the last request. The machine may crash between two of them.
     fn say_end(&mut self, has_dirty: bool, next_sequence: u64) -> Result<(), String> {
         let size_bytes = self.backing_bytes();
         let backing = Some(self.fingerprint(self.cache, size_bytes)?);
@@ -176,7 +176,7 @@ impl Starts {
         Ok(())
     }
 
-    /// What others do while no engine runs.
+    /// Act as other programs do while no engine runs.
     fn tamper(&mut self) -> Result<(), String> {
         self.tampered = Tampered::Not;
         match self.world.below(8) {
@@ -224,7 +224,7 @@ impl Starts {
         self.tampered = Tampered::WrittenAlone { backing, oracle, next_tag };
     }
 
-    /// The backing store is served without its flash, if the note allows that.
+    /// Serve the backing store without its flash, if the note allows that.
     fn serve_alone(&mut self) -> Result<(), String> {
         let found = self.found(FoundFlash::None, vec![]);
         let Ok(plan) = found.plan(Intent::Serve) else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! Which slots the journal calls durable.
+//! Slots that the journal calls durable.
 //!
-//! The design detects damage to a slot only once a later journal block says that the slot's own record
-//! is durable: before that, recovery takes damage for a write that the crash cut off. The witness reads
-//! the journal blocks on their way to the flash, so that the simulation damages only what the engine
-//! must notice.
+//! The design detects damage to a slot only once a later journal block says that the slot's own
+//! record is durable: before that, recovery treats damage as a write that the crash cut off. The
+//! witness reads the journal blocks on their way to the flash, so that the simulation damages only
+//! what the engine must notice.
 
 use thermocline_engine::Layout;
 
@@ -48,7 +48,7 @@ impl Witness {
         Self { layout, slots, written: vec![], durable: vec![], uncertain: 0 }
     }
 
-    /// Bytes before the slots.
+    /// Return the number of bytes before the slots.
     pub(crate) fn slots_start(&self) -> usize {
         let page_bytes = self.page_bytes();
         (self.layout.metadata_bytes() as usize).next_multiple_of(page_bytes)
@@ -62,12 +62,12 @@ impl Witness {
         self.slots.len()
     }
 
-    /// Where the journal lies.
+    /// Return the range of the journal.
     pub(crate) fn journal(&self) -> std::ops::Range<usize> {
         2 * BLOCK..(2 + self.layout.journal_blocks as usize) * BLOCK
     }
 
-    /// Where the other copy of a metadata block lies.
+    /// Return the offset of a metadata block's other copy.
     pub(crate) fn twin(&self, offset: usize) -> usize {
         let place = offset / BLOCK;
         let ring = self.layout.journal_blocks as usize / 2;
@@ -106,7 +106,8 @@ impl Witness {
         }
     }
 
-    /// What was written before that time is durable. A block counts when both copies are.
+    /// Note that everything written before `started` is durable. A block counts when both copies
+    /// are. A block counts when both copies are.
     pub(crate) fn synced(&mut self, started: u64) {
         for written in std::mem::take(&mut self.written) {
             if written.time >= started {
@@ -148,7 +149,7 @@ impl Witness {
     }
 }
 
-/// The number of a journal block, and from which block on it calls slots uncertain.
+/// Return the number of a journal block, and from which block on it calls slots uncertain.
 fn header(bytes: &[u8]) -> Option<(u64, u64)> {
     bytes.starts_with(MAGIC).then(|| (number(bytes, 32, 8), number(bytes, 48, 8)))
 }

@@ -19,15 +19,14 @@ use crate::plan::{PAGES, Plan, first_bytes};
 use crate::policies::{entries, policy};
 use crate::set::{Answer, Shards};
 
-/// How late a request may be answered that waits for too long: the engine looks at times only now and
-/// then.
+/// Maximum delay of the answer to an overdue request: the engine checks times only now and then.
 const OVERDUE_SLACK_NS: u64 = 250_000_000;
 
 /// A request that was taken and not answered.
 #[derive(Debug)]
 pub(crate) struct Asked {
     request: Request,
-    /// When it was submitted.
+    /// Time of submission.
     since: u64,
     /// Per page: what was promised when it was submitted.
     promises: Vec<(usize, Promise)>,
@@ -127,13 +126,13 @@ impl World {
         self.random.bits() % bound.max(1)
     }
 
-    /// A bound that is itself drawn, so that small numbers are as frequent as large ones.
+    /// Return a bound that is itself drawn, so that small numbers are as frequent as large ones.
     fn below_any(&self, bound: u64) -> u64 {
         let mut random = self.random.clone();
         1 + random.bits() % bound
     }
 
-    /// Lives until the power fails, or for so many steps.
+    /// Live until the power fails, or for `steps` steps.
     pub(crate) fn live(&mut self, steps: u64) -> Result<(), String> {
         let mut step = 0;
         while step < steps {
@@ -162,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    /// The identity of a flash that replaces another.
+    /// Return the identity of a flash that replaces another.
     pub(crate) fn new_cache(&mut self) -> Uuid {
         self.caches += 1;
         Uuid::from_u128(u128::from(self.plan.seed) + 1 + (self.caches << 64))
@@ -376,8 +375,8 @@ impl World {
         Ok(())
     }
 
-    /// An orderly end: everything is answered, the disk has all newest bytes, the flash none that the
-    /// disk lacks.
+    /// Return an orderly end: everything is answered, the disk has all newest bytes, the flash none
+    /// that the disk lacks.
     pub(crate) fn end(mut self) -> Result<(), String> {
         self.until_idle()?;
         self.shards.assert_invariants();
@@ -444,7 +443,7 @@ impl World {
     }
 }
 
-/// The pages of a request, each with its sectors.
+/// Return the pages of a request, each with its sectors.
 fn pieces(
     request: &Request,
     sector_bytes: usize,
@@ -457,7 +456,7 @@ fn pieces(
     })
 }
 
-/// The stamp of a sector.
+/// Return the stamp of a sector.
 fn stamp(sector: &[u8]) -> Result<u64, String> {
     let stamp = u64::from_le_bytes(sector[..8].try_into().unwrap());
     if sector.chunks(8).all(|word| word == stamp.to_le_bytes()) {

@@ -4,7 +4,7 @@ use thermocline_core::registry::{self, Future, PolicyEntry};
 use thermocline_core::{Admission, PageCost, WriteMiss};
 use thermocline_engine::PolicyOptions;
 
-/// The policies that run on RAM and flash, and need not know the future.
+/// Return the policies that run on RAM and flash, and need not know the future.
 pub(crate) fn entries() -> Vec<&'static PolicyEntry> {
     let runs = |entry: &&PolicyEntry| {
         entry.capabilities.depth.allows(2) && entry.capabilities.future == Future::Unknown
@@ -12,7 +12,8 @@ pub(crate) fn entries() -> Vec<&'static PolicyEntry> {
     registry::entries().filter(runs).collect()
 }
 
-/// By its defaults `auto` would not change its candidate in the few accesses of a test.
+/// Parameters with which `auto` changes its candidate in the few accesses of a test; by default it
+/// would not.
 const EAGER: &[(&str, &str)] =
     &[("window", "8"), ("patience", "1"), ("margin", "0"), ("move_share", "0")];
 

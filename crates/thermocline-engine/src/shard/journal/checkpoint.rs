@@ -15,7 +15,7 @@ use crate::slots::{SlotId, Slots};
 /// Table blocks in flight at most.
 const BLOCKS_IN_FLIGHT_MAX: u32 = 4;
 
-/// Which table blocks changed, and the checkpoint under way.
+/// Table blocks that changed, and the checkpoint under way.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Per block of the table: how often it was written.
@@ -35,7 +35,7 @@ pub(in crate::shard) struct TableBlock {
 }
 
 impl TableBlock {
-    /// The slots that it tells of.
+    /// Return the slots that it covers.
     pub(super) fn slots(self, slots: &Slots) -> impl Iterator<Item = SlotId> + use<> {
         let first = self.number * slots_per_block();
         let slots = u32::try_from(slots.len()).expect("slots have 32-bit numbers");
@@ -110,8 +110,8 @@ impl Checkpoints {
         }
     }
 
-    /// A sync is done: the new tail, if it completes the checkpoint. If it made the first copies
-    /// durable, the second ones are next.
+    /// Note the end of a sync; return the new tail if it completes the checkpoint. If it made the
+    /// first copies durable, the second ones are next.
     pub(super) fn sync_done(&mut self) -> Option<u64> {
         let checkpoint = self.current.as_mut().filter(|checkpoint| checkpoint.is_syncing)?;
         if checkpoint.is_second_pass {
@@ -123,8 +123,8 @@ impl Checkpoints {
         None
     }
 
-    /// The next block, unless enough are in flight: the first copy of its next generation, or the second
-    /// copy of that.
+    /// Return the next block, unless enough are in flight: the first copy of its next generation,
+    /// or the second copy of that.
     pub(super) fn next_block(&mut self) -> Option<TableBlock> {
         let checkpoint = self.current.as_mut()?;
         if checkpoint.in_flight >= BLOCKS_IN_FLIGHT_MAX {
@@ -148,7 +148,7 @@ impl Checkpoints {
         }
     }
 
-    /// There is no flash any more.
+    /// Forget the flash, which is gone.
     pub(super) fn forget(&mut self) {
         self.changed.clear();
         self.current = None;

@@ -1,5 +1,5 @@
-//! How many pages of each part of the backing store are held, so that looking for them in a range takes
-//! no longer than they are many.
+//! Number of held pages per part of the backing store, so that a search of a range takes time in
+//! proportion to the pages that it finds.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Nothing is held of so many pages; about so many will be.
+    /// Create counts of zero for `pages` pages, of which about `places` will be held.
     pub(super) fn new(pages: u64, places: usize) -> Self {
         let parts = usize::try_from(pages.div_ceil(PART_PAGES)).unwrap_or(usize::MAX);
         Self { counts: vec![0; parts.min((places / PLACES_PER_COUNT).max(COUNTS_MIN))] }
@@ -35,7 +35,7 @@ impl Held {
         self.counts[count] -= 1;
     }
 
-    /// The pages of a range that may be held: those of parts where some page is.
+    /// Return the pages of a range that may be held: those of parts where some page is.
     pub(super) fn candidates(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let parts = pages.start / PART_PAGES..pages.end.div_ceil(PART_PAGES);
         let parts = parts.filter(|&part| self.counts[self.count_of(part)] > 0);
@@ -45,7 +45,7 @@ impl Held {
         })
     }
 
-    /// Pages that are held.
+    /// Return the number of pages that are held.
     pub(super) fn pages(&self) -> usize {
         self.counts.iter().map(|&pages| pages as usize).sum()
     }
@@ -55,7 +55,7 @@ impl Held {
         self.counts.capacity() * size_of::<u32>()
     }
 
-    /// Which count a part has.
+    /// Return the index of a part's count.
     #[expect(clippy::cast_possible_truncation, reason = "less than the number of counts")]
     fn count_of(&self, part: u64) -> usize {
         (part % self.counts.len() as u64) as usize

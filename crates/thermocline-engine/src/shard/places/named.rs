@@ -1,4 +1,4 @@
-//! Which page each id of the policy means.
+//! Page that each id of the policy names.
 
 use rapidhash::RapidHashMap;
 use thermocline_core::PageId;
@@ -24,13 +24,13 @@ impl Named {
         self.space
     }
 
-    /// What the index finds a page by.
+    /// Return the key by which the index finds a page.
     #[inline]
     pub(super) fn key(&self, page: u64) -> u32 {
         self.space.wanted(page).0
     }
 
-    /// The id of a page that is held.
+    /// Return the id of a page that is held.
     #[inline]
     pub(super) fn id(&self, page: u64) -> PageId {
         match self.ids.get(&page) {
@@ -39,7 +39,7 @@ impl Named {
         }
     }
 
-    /// The page that has an id which it should not have.
+    /// Return the page that has an id which it should not have.
     pub(super) fn stray(&self, id: PageId) -> Option<u64> {
         self.pages.get(&id).copied()
     }
