@@ -10,7 +10,7 @@ use crate::HcaFigures;
 /// [`Summary`] with a field more for each paper that has such figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Annotated<'a> {
-    /// What the run found.
+    /// Results of the run.
     #[serde(flatten)]
     pub summary: &'a Summary,
     /// The figures of the HCA paper, for its policy.

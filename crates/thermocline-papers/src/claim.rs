@@ -10,28 +10,28 @@ use crate::TextTable;
 /// One claim of a study, and what we measure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// What is claimed, in our words; where a paper claims it, with the paper's number.
+    /// Claim, in our words; where a paper makes it, with the paper's number.
     pub claim: String,
-    /// What we measure.
+    /// Measured value.
     pub measured: String,
-    /// How far that bears the claim out.
+    /// Degree to which the measurement confirms the claim.
     pub verdict: Verdict,
 }
 
-/// How far a measurement bears a claim out.
+/// Degree to which a measurement confirms a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// At 95 % of the points at least, or at the one point that there is.
+    /// It holds at 95 % of the points at least, or at the only point.
     Holds,
-    /// At 75 % of the points at least.
+    /// It holds at 75 % of the points at least.
     Mostly,
-    /// At 25 % of the points at least.
+    /// It holds at 25 % of the points at least.
     Mixed,
-    /// At fewer.
+    /// It holds at fewer.
     Fails,
-    /// What was run cannot tell: it is not the trace that is meant, or shows no difference at all.
+    /// The run cannot decide: it is not the trace that is meant, or shows no difference at all.
     CannotBeJudged,
     /// No trace of the claim was there.
     NotRun,
@@ -41,13 +41,13 @@ pub enum Verdict {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stated<Judge> {
-    /// What is claimed, in our words. `{name}` stands for a value that the judge fills in.
+    /// Claim, in our words. `{name}` stands for a value that the judge fills in.
     pub(crate) says: String,
-    /// How it is judged.
+    /// Rule by which it is judged.
     pub(crate) judge: Judge,
 }
 
-/// What was measured for a claim, in words, and how far that bears it out.
+/// Measurement for a claim, in words, and the degree to which it confirms the claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     words: String,
@@ -55,7 +55,7 @@ pub(crate) struct Measured {
 }
 
 impl Verdict {
-    /// Of a claim that holds at some of so many points.
+    /// Create the measurement of a claim that holds at `right` of `points` points.
     fn of_points(right: usize, points: usize) -> Self {
         let percent = right * 100;
         match points {
@@ -67,7 +67,7 @@ impl Verdict {
         }
     }
 
-    /// In words.
+    /// Return the verdict in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -92,19 +92,19 @@ impl Measured {
         Self::points(words, usize::from(is_right), 1)
     }
 
-    /// Something that is right at some of so many points.
+    /// Create the measurement of a property that holds at `right` of `points` points.
     pub(crate) fn points(words: impl Into<String>, right: usize, points: usize) -> Self {
         Self { words: words.into(), verdict: Verdict::of_points(right, points) }
     }
 
-    /// Something that says nothing about the claim.
+    /// Create a measurement that says nothing about the claim.
     pub(crate) fn beside_the_point(words: impl Into<String>) -> Self {
         Self { words: words.into(), verdict: Verdict::CannotBeJudged }
     }
 }
 
 impl Claim {
-    /// A claim with what was measured, if its workload was run.
+    /// Create a claim with what was measured, if its workload was run.
     pub(crate) fn new(claim: impl Into<String>, measured: Option<Measured>) -> Self {
         let Measured { words, verdict } = measured.unwrap_or_else(|| Measured {
             words: "not run: the trace was not found".into(),
@@ -115,7 +115,7 @@ impl Claim {
 }
 
 impl<Judge> Stated<Judge> {
-    /// What is claimed, with values in place of their names in braces.
+    /// Return the claim, with values in place of their names in braces.
     pub(crate) fn says(&self, values: &[(&str, &str)]) -> String {
         values.iter().fold(self.says.clone(), |says, (name, value)| {
             says.replace(&format!("{{{name}}}"), value)
@@ -123,8 +123,8 @@ impl<Judge> Stated<Judge> {
     }
 }
 
-/// How many of some points are so; none if there are no points. `words` makes words of how many are so,
-/// and how many there are.
+/// Measure at how many of some points a property holds; `None` if there are no points. `words`
+/// formats the number of such points and the number of all.
 pub(crate) fn all(
     points: impl IntoIterator<Item = bool>,
     words: impl FnOnce(usize, usize) -> String,
@@ -134,7 +134,7 @@ pub(crate) fn all(
     (count > 0).then(|| Measured::points(words(so, count), so, count))
 }
 
-/// The median, the least and the greatest of some values; none if there are none.
+/// Return the median, the least and the greatest of some values; none if there are none.
 pub(crate) fn spread(values: &mut [f64], unit: &str) -> Option<String> {
     let median = median(values)?;
     let [least, most] = [values[0], values[values.len() - 1]];
@@ -146,18 +146,18 @@ pub(crate) fn is_near(ours: f64, paper: f64, tolerance: f64) -> bool {
     (ours - paper).abs() <= tolerance
 }
 
-/// The middle one of some values, the upper one of two; none if there are none.
+/// Return the middle one of some values, the upper one of two; none if there are none.
 pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// The mean of some values; none if there are none.
+/// Return the mean of some values; none if there are none.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// How many of the claims hold, in sentences of which the first is the answer.
+/// Summarise how many of the claims hold, in sentences of which the first is the answer.
 pub(crate) fn verdict(claims: &[Claim]) -> Vec<String> {
     let of = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     let told = [Verdict::Holds, Verdict::Mostly, Verdict::Mixed, Verdict::Fails];
@@ -177,7 +177,7 @@ pub(crate) fn verdict(claims: &[Claim]) -> Vec<String> {
     sentences
 }
 
-/// The claims, what was measured, and the verdicts, for a report.
+/// Return the claims, what was measured, and the verdicts, for a report.
 pub(crate) fn table(claims: &[Claim]) -> Table {
     let row = |claim: &Claim| {
         let words = claim.verdict.words();
@@ -194,7 +194,7 @@ pub(crate) fn table(claims: &[Claim]) -> Table {
     }
 }
 
-/// The same for a terminal.
+/// Return the same for a terminal.
 pub(crate) fn text_table(claims: &[Claim]) -> TextTable {
     let row = |claim: &Claim| {
         vec![claim.claim.clone(), claim.measured.clone(), claim.verdict.to_string()]

@@ -1,7 +1,7 @@
 //! The numbers of a paper's figures, in titles.
 
-/// The figures that a title names: 2 for `Classes (Figure 2)`, 13 for `Memory (Figure 13 d)`, 4 and 5 for
-/// `Hits (Figures 4 and 5)`.
+/// Return the figures that a title names: 2 for `Classes (Figure 2)`, 13 for `Memory (Figure 13
+/// d)`, 4 and 5 for `Hits (Figures 4 and 5)`.
 pub(crate) fn figures(title: &str) -> Vec<u32> {
     let mut numbers = vec![];
     for after in title.split("Figure").skip(1) {

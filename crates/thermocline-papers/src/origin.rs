@@ -1,8 +1,8 @@
-//! Where traces can be had.
+//! Sources of public traces.
 
 use crate::workload::{Named, Source};
 
-/// How the names of files begin, and where these are.
+/// Prefixes of files' names, and the place where these are published.
 const ORIGINS: [(&[&str], &str); 7] = [
     (&["financial", "fin1", "websearch"], "UMass Trace Repository, storage traces"),
     (&["homes", "fiu-homes"], "SNIA IOTTA, block traces of FIU"),
@@ -17,7 +17,7 @@ const ORIGINS: [(&[&str], &str); 7] = [
 ];
 
 impl Source {
-    /// Where its files can be had, if that is known.
+    /// Return the place where its files are published, if it is known.
     pub fn origin(&self) -> Option<&'static str> {
         let Self::Files(names) = self else { return None };
         let of = |name: &str| {
@@ -32,7 +32,7 @@ impl Source {
         })
     }
 
-    /// How its files are called, as patterns; nothing if it has none.
+    /// Return the names of its files, as patterns; `None` if it has none.
     pub fn file_names(&self) -> Option<String> {
         let Self::Files(names) = self else { return None };
         Some(names.iter().map(Named::pattern).collect::<Vec<String>>().join(" or "))
@@ -40,7 +40,7 @@ impl Source {
 }
 
 impl Named {
-    /// How the files are called, as a pattern.
+    /// Return the names of the files, as a pattern.
     pub fn pattern(&self) -> String {
         match self {
             Self::One(name) => format!("{name}.*"),

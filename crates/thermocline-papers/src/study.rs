@@ -17,23 +17,23 @@ use crate::workload::{Wanted, Workload};
 pub struct StudyEntry {
     /// Its name.
     pub name: &'static str,
-    /// What is run, in one line.
+    /// Content of the study, in one line.
     pub summary: &'static str,
     /// Its `experiment.toml`.
     pub(crate) file: &'static str,
     pub(crate) open: fn(&Self) -> Result<Box<dyn Reproduction>, StudyError>,
 }
 
-/// What is told each time that a run is finished.
+/// Callback after each run that is finished.
 pub(crate) type Done<'a> = &'a (dyn Fn() + Sync);
 
 /// The experiments of one study: what its file has below `[study]`, and how that is run and judged.
 pub(crate) trait Study: DeserializeOwned + 'static {
-    /// What the file says about a workload besides its name and its trace.
+    /// Description of a workload in the file, besides its name and its trace.
     type About: DeserializeOwned + Default;
-    /// How a claim of the file is judged.
+    /// Rule by which a claim of the file is judged.
     type Judge: DeserializeOwned;
-    /// What was found, in the order of the runs.
+    /// Results, in the order of the runs.
     type Results: Default + Serialize;
 
     /// Check what the types of the file cannot.
@@ -41,17 +41,17 @@ pub(crate) trait Study: DeserializeOwned + 'static {
         Ok(())
     }
 
-    /// What the report says before the claims.
+    /// Return the text of the report before the claims.
     fn introduction(&self) -> Option<String> {
         None
     }
 
-    /// The page size for a trace that states this one.
+    /// Return the page size for a trace that states this one.
     fn page_size(&self, stated: Option<PageSize>) -> Result<PageSize, LabError> {
         Ok(stated.unwrap_or(PageSize::DEFAULT))
     }
 
-    /// Number of runs that need no trace.
+    /// Return the number of runs that need no trace.
     fn runs_alone(&self) -> usize {
         0
     }
@@ -70,7 +70,7 @@ pub(crate) trait Study: DeserializeOwned + 'static {
         Ok(())
     }
 
-    /// Number of runs on a workload.
+    /// Return the number of runs on a workload.
     fn runs(&self, workload: &Workload<Self::About>) -> usize;
 
     /// Make the runs on the trace of a workload.
@@ -91,7 +91,7 @@ pub(crate) trait Study: DeserializeOwned + 'static {
         results: &Self::Results,
     ) -> Vec<Claim>;
 
-    /// The main figures, for a terminal.
+    /// Return the main figures, for a terminal.
     fn tables(&self, results: &Self::Results) -> Vec<TextTable>;
 
     /// Tables for the study's page besides that of the claims. Each has a title, by which the page names
@@ -106,15 +106,15 @@ pub(crate) trait Study: DeserializeOwned + 'static {
 
 /// A study while its experiments are run.
 pub trait Reproduction {
-    /// The workloads of the file.
+    /// Return the workloads of the file.
     fn workloads(&self) -> Vec<Wanted<'_>>;
 
-    /// The number of runs if these workloads are run, by their places in [`workloads`].
+    /// Return the number of runs if these workloads are run, by their places in [`workloads`].
     ///
     /// [`workloads`]: Self::workloads
     fn runs(&self, workloads: &[usize]) -> usize;
 
-    /// The page size that a trace is to be compiled with, if it states this one.
+    /// Return the page size that a trace is to be compiled with, if it states this one.
     ///
     /// # Errors
     /// A device of the file that does not exist.
@@ -145,10 +145,10 @@ pub trait Reproduction {
         done: &(dyn Fn() + Sync),
     ) -> Result<(), LabError>;
 
-    /// The study's claims beside what was measured so far.
+    /// Return the study's claims with the measurements so far.
     fn claims(&self) -> Vec<Claim>;
 
-    /// The main figures and the claims, for a terminal.
+    /// Return the main figures and the claims, for a terminal.
     fn tables(&self) -> Vec<TextTable>;
 
     /// Check that the paper has a figure of this number that is made again.
@@ -157,20 +157,21 @@ pub trait Reproduction {
     /// [`StudyError::NoFigure`].
     fn check_figure(&self, number: u32) -> Result<(), StudyError>;
 
-    /// The numbers of the paper's figures that are made again, in ascending order.
+    /// Return the numbers of the paper's figures that are made again, in ascending order.
     fn figures(&self) -> &[u32];
 
-    /// The report: of all that was run, or of one of the paper's figures. `version` names the program.
+    /// Return the report: of all that was run, or of one of the paper's figures. `version` names
+    /// the program.
     fn report(&self, version: &str, figure: Option<u32>) -> Report;
 
-    /// The claims and everything that was found, as JSON.
+    /// Return the claims and everything that was found, as JSON.
     ///
     /// # Errors
     /// None: all that is found has a JSON form.
     fn json(&self) -> Result<String, serde_json::Error>;
 }
 
-/// Why a study cannot be run.
+/// Reason why a study cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {
@@ -179,7 +180,7 @@ pub enum StudyError {
     BadExperiment {
         /// The study.
         study: &'static str,
-        /// What is wrong, with line and column.
+        /// Fault, with line and column.
         reason: String,
     },
     /// The file asks for what does not exist.
@@ -198,18 +199,18 @@ pub enum StudyError {
         study: &'static str,
         /// The number.
         number: u32,
-        /// Those that it makes.
+        /// Numbers of the figures that it makes.
         figures: Vec<u32>,
     },
     /// The engine cannot run an experiment.
     #[error("the engine cannot run the experiment: {reason}")]
     Engine {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// The figures that are made again, in words.
+/// Return the figures that are made again, in words.
 fn known(figures: &[u32]) -> String {
     if figures.is_empty() {
         return ": it has none".into();
@@ -233,7 +234,7 @@ impl From<QueueingError> for StudyError {
 /// A table as words, for a terminal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TextTable {
-    /// What stands above it.
+    /// Title above it.
     pub title: Option<String>,
     /// The titles of the columns.
     pub header: Vec<String>,
@@ -260,7 +261,7 @@ pub(crate) struct File<S: Study> {
     pub(crate) claims: Vec<Stated<S::Judge>>,
 }
 
-/// What a file says, and what was found so far.
+/// Contents of the file, and the results so far.
 struct Running<S: Study> {
     name: &'static str,
     file: File<S>,
@@ -438,7 +439,7 @@ pub(crate) fn add_titled(report: &mut Report, tables: Vec<TextTable>) {
 }
 
 impl TextTable {
-    /// A row of figures for each trace.
+    /// Create a row of figures for each trace.
     pub(crate) fn of_traces(
         title: &str,
         columns: &[&str],
@@ -453,7 +454,7 @@ impl TextTable {
         }
     }
 
-    /// The same for a report, where the first column is always words.
+    /// Return the same for a report, where the first column is always words.
     pub(crate) fn into_table(self) -> Table {
         let words = self.numbers_from.max(1);
         let cell = |(column, text): (usize, String)| {
@@ -464,12 +465,12 @@ impl TextTable {
     }
 }
 
-/// The titles of the columns of a table.
+/// Return the titles of the columns of a table.
 pub(crate) fn header(titles: &[&str]) -> Vec<String> {
     titles.iter().map(|&title| title.into()).collect()
 }
 
-/// Each name once, in the order in which they come.
+/// Return each name once, in the order in which they come.
 pub(crate) fn in_order<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut all: Vec<&str> = vec![];
     for name in names {

@@ -12,15 +12,15 @@ use thermocline_trace::{CompiledTrace, PageSize};
 pub(crate) struct Workload<About> {
     /// Its name in the report.
     pub(crate) name: String,
-    /// Where the trace comes from.
+    /// Source of the trace.
     pub(crate) trace: Source,
-    /// What of the trace is taken.
+    /// Part of the trace that is taken.
     #[serde(default)]
     pub(crate) take: Take,
     /// `true` if it is the trace that the study is about, and no stand-in.
     #[serde(default)]
     pub(crate) is_original: bool,
-    /// What this study's experiments need to know of it.
+    /// Description for this study's experiments.
     #[serde(default)]
     pub(crate) about: About,
 }
@@ -31,19 +31,19 @@ pub(crate) struct Workload<About> {
 pub struct Wanted<'a> {
     /// Its name in the report.
     pub name: &'a str,
-    /// Where the trace comes from.
+    /// Source of the trace.
     pub source: &'a Source,
-    /// What of the trace is taken.
+    /// Part of the trace that is taken.
     pub take: &'a Take,
     /// `true` if it is the trace that the study is about, and no stand-in.
     pub is_original: bool,
 }
 
-/// What of a trace's requests is taken; all by default.
+/// Part of a trace's requests that is taken; all by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Take {
-    /// Of a recording, requests to files of these classes only.
+    /// For a recording: classes of files whose requests are taken.
     pub only: Vec<String>,
     /// Requests to these volumes only, such as the disks of a server.
     pub volumes: Vec<String>,
@@ -51,7 +51,7 @@ pub struct Take {
     pub first_requests: Option<u64>,
 }
 
-/// Where a trace comes from.
+/// Source of a trace.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {

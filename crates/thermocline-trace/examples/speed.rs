@@ -1,4 +1,4 @@
-//! How fast a trace is read into requests, and compiled: `speed FILE [FORMAT]`.
+//! Measures the speed at which a trace is read into requests, and compiled: `speed FILE [FORMAT]`.
 
 use std::time::Instant;
 

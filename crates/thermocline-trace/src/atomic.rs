@@ -10,10 +10,10 @@ use tempfile::TempPath;
 
 use crate::error::TraceError;
 
-/// How much is gathered before it is written.
+/// Number of bytes that are gathered before they are written.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// How temporary names begin.
+/// Prefix of temporary names.
 const PREFIX: &str = ".thermocline-";
 
 /// The mode of a new file, of which the umask takes its share.
@@ -30,12 +30,12 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// The file.
+    /// Return the file.
     pub const fn as_file(&self) -> &File {
         &self.file
     }
 
-    /// The file without a name, as one that is never to be put in a place.
+    /// Return the file without a name, as one that is never to be put in a place.
     pub fn into_file(self) -> File {
         self.file
     }
@@ -51,7 +51,7 @@ impl Write for Unfinished {
     }
 }
 
-/// How what is written goes to the file.
+/// Path of written bytes to the file.
 enum Sink {
     Plain(Unfinished),
     Gzip(GzEncoder<Unfinished>),
@@ -82,7 +82,7 @@ impl<'a> AtomicFile<'a> {
         Ok(Self { target, sink, buffer: Vec::with_capacity(WRITE_BYTES) })
     }
 
-    /// Where to append; [`Self::drain`] must follow now and then.
+    /// Return the buffer to append to; [`Self::drain`] must follow now and then.
     pub(crate) const fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -126,7 +126,7 @@ enum Compression {
     Zstd,
 }
 
-/// What the name of a file says of its compression.
+/// Return the compression that the name of a file implies.
 fn compression(target: &Path) -> Option<Compression> {
     match target.extension()?.to_str()? {
         "gz" => Some(Compression::Gzip),
@@ -202,7 +202,7 @@ pub fn persist(file: Unfinished, target: &Path) -> Result<(), TraceError> {
     place().map_err(|source| cannot_write(target, source))
 }
 
-/// The folder that a file is to be in.
+/// Return the folder that a file is to be in.
 fn folder(target: &Path) -> &Path {
     match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -220,11 +220,11 @@ mod nameless {
 
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 
-    /// Where the kernel shows open files; without it, one cannot be given a name.
+    /// Folder in which the kernel shows open files; without it, one cannot be given a name.
     const OPEN_FILES: &str = "/proc/self/fd";
 
-    /// A file without a name in a folder; none where the file system has none, or where creating any
-    /// file fails, which who tries it with a name is told.
+    /// Return a file without a name in a folder; none where the file system has none, or where
+    /// creating any file fails, which who tries it with a name is told.
     pub(super) fn create(folder: &Path) -> Option<File> {
         if !Path::new(OPEN_FILES).exists() {
             return None;
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// What a folder holds.
+    /// Return the names in a folder.
     fn names(folder: &Path) -> Vec<String> {
         let all = std::fs::read_dir(folder).unwrap();
         all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()

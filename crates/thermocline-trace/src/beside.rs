@@ -1,4 +1,4 @@
-//! What lies beside a recording: its file table and its statistics.
+//! Files beside a recording: its file table and its statistics.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use crate::input::Input;
 use crate::remote;
 use crate::request::PageSize;
 
-/// What compressed variants of a file are called.
+/// Suffixes of a file's compressed variants.
 const EXTENSIONS: [&str; 5] = ["", ".zst", ".xz", ".gz", ".bz2"];
 
-/// The name of a file beside a recording, and the recording's own compression extension.
+/// Return the name of a file beside a recording, and the recording's own compression extension.
 fn sibling(path: &Path, ending: &str) -> (PathBuf, String) {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let extension =
@@ -28,18 +28,19 @@ fn with_extension(path: &Path, extension: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The path of the file table of the recording `path`: beside it, compressed like it.
+/// Return the path of the file table of the recording `path`: beside it, compressed like it.
 pub fn table_path(path: &Path) -> PathBuf {
     let (plain, extension) = sibling(path, ".files.csv");
     with_extension(&plain, &extension)
 }
 
-/// The path of the statistics of the recording `path`: beside it, never compressed.
+/// Return the path of the statistics of the recording `path`: beside it, never compressed.
 pub fn stats_path(path: &Path) -> PathBuf {
     sibling(path, ".stats.json").0
 }
 
-/// A trace's file, and if it is a recording, its file table and statistics, as far as they are there.
+/// Return a trace's file, and if it is a recording, its file table and statistics, as far as they
+/// are there.
 ///
 /// ```
 /// # use std::path::Path;
@@ -51,14 +52,14 @@ pub fn recording_files(path: &Path) -> Vec<PathBuf> {
     [path.to_owned()].into_iter().chain(beside.filter(|path| path.is_file())).collect()
 }
 
-/// The file table beside a recording, compressed or not, if there is one.
+/// Return the file table beside a recording, compressed or not, if there is one.
 fn table_beside(path: &Path) -> Option<PathBuf> {
     let (plain, _) = sibling(path, ".files.csv");
     let candidates = EXTENSIONS.iter().map(|extension| with_extension(&plain, extension));
     candidates.into_iter().find(|candidate| candidate.is_file())
 }
 
-/// The file table beside a recording. `beside` is where the recording is, if it is a file.
+/// Return the file table beside a recording. `beside` is where the recording is, if it is a file.
 pub(crate) fn table_of(path: &Path, beside: Option<&Path>) -> Result<FileTable, TraceError> {
     let missing = || {
         let expected = table_path(path);
@@ -97,7 +98,7 @@ fn open_if_there(path: &Path) -> Result<Option<Input>, TraceError> {
     }
 }
 
-/// What is stated beside a recording, and where; none if there is no such file.
+/// Read the statistics beside a recording, with their path; `None` if there is no such file.
 pub(crate) fn stats_of(path: &Path) -> Result<Option<(PathBuf, serde_json::Value)>, TraceError> {
     let stats = stats_path(path);
     if remote::address(path).is_none() && !stats.is_file() {
@@ -111,7 +112,7 @@ pub(crate) fn stats_of(path: &Path) -> Result<Option<(PathBuf, serde_json::Value
     }
 }
 
-/// The page size stated beside a recording.
+/// Return the page size stated beside a recording.
 pub(crate) fn page_size_of(path: &Path) -> Result<Option<PageSize>, TraceError> {
     let Some((path, stats)) = stats_of(path)? else { return Ok(None) };
     match stats.get("page_size").map(|size| (size, size.as_u64())) {

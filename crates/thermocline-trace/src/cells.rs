@@ -28,13 +28,13 @@ const REGION_SHIFT: u32 = 10;
 /// Cells with fewer accesses are sorted by counting.
 const FEW_ACCESSES: usize = 1 << 12;
 
-/// What tells a page from all others, of other volumes too.
+/// Return the number that identifies a page among all volumes.
 #[inline]
 pub(crate) const fn identity(volume: u32, page: u64) -> u64 {
     page.wrapping_add((volume as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
-/// The cell of a page.
+/// Return the cell of a page.
 #[inline]
 pub(crate) const fn cell_of(volume: u32, page: u64) -> usize {
     let region = SplitMix64::new(identity(volume, page >> REGION_SHIFT)).bits();
@@ -44,7 +44,7 @@ pub(crate) const fn cell_of(volume: u32, page: u64) -> usize {
     cell
 }
 
-/// How often the pages of each cell are accessed; what is beyond 2^32 - 1 is not counted.
+/// Number of accesses to the pages of each cell; it saturates at 2^32 - 1.
 #[derive(Debug)]
 pub(crate) struct Cells(Vec<u32>);
 
@@ -65,15 +65,15 @@ impl Cells {
         Self(vec![0; 1 << CELLS_SHIFT])
     }
 
-    /// So many more accesses to the pages of a cell.
+    /// Add `accesses` to the pages of a cell.
     #[inline]
     pub(crate) fn add(&mut self, cell: usize, accesses: u32) {
         self.0[cell] = self.0[cell].saturating_add(accesses);
     }
 
-    /// The share `rate` of the cells that have accesses. The seed decides between cells that are equally
-    /// near the mean of their stratum, or nearly so, and whether the last stratum has one if it is
-    /// smaller than the others.
+    /// Return the share `rate` of the cells that have accesses. The seed decides between cells that
+    /// are equally near the mean of their stratum, or nearly so, and whether the last stratum has
+    /// one if it is smaller than the others.
     pub(crate) fn chosen(&self, rate: f64, seed: u64) -> ChosenCells {
         let cells = self.by_accesses();
         let mut chosen = ChosenCells(vec![0; (1 << CELLS_SHIFT) / 64]);
@@ -97,7 +97,7 @@ impl Cells {
         chosen
     }
 
-    /// The cells that have accesses, the most accessed first, ties by their numbers.
+    /// Return the cells that have accesses, the most accessed first, ties by their numbers.
     fn by_accesses(&self) -> Vec<u32> {
         let mut often: Vec<(Reverse<u32>, u32)> = vec![];
         // For each number of accesses how many cells have it, and then where the next of these goes.
@@ -127,8 +127,8 @@ impl Cells {
         sorted
     }
 
-    /// Of the cells whose accesses differ from the mean by no more than a quarter above the least that
-    /// there is, one that the seed decides.
+    /// Choose by the seed one of the cells whose accesses differ from the mean by at most a quarter
+    /// more than the smallest difference.
     fn nearest_the_mean(&self, stratum: &[u32], seed: u64) -> u32 {
         let accesses = |cell: u32| u64::from(self.0[cell as usize]);
         let sum: u64 = stratum.iter().map(|&cell| accesses(cell)).sum();

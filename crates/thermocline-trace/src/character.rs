@@ -1,4 +1,4 @@
-//! What kind of workload a trace is: how skewed, how bursty, how sequential, how steady.
+//! Character of a trace's workload: its skew, burstiness, sequentiality and steadiness.
 //!
 //! * Popularity: a Zipf distribution over the pages in the order of their accesses, fitted by maximum
 //!   likelihood (Clauset, Shalizi, Newman, *Power-law distributions in empirical data*, SIAM Review 2009,
@@ -27,12 +27,12 @@ const LEAST_WINDOWS: u64 = 30;
 const LONG_RUN_PAGES: u32 = 16;
 /// Ranks that are summed one by one; those behind are summed in groups.
 const SINGLE_RANKS: u64 = 1024;
-/// How much wider each group of ranks is than the one before.
+/// Ratio of each group of ranks' width to that of the group before.
 const GROUP_RATIO: f64 = 1.01;
 /// The fitted skew lies between 0 and this.
 const SKEW_MAX: f64 = 4.0;
 
-/// What kind of workload a trace is. Shares are in \[0, 1\].
+/// Character of a trace's workload. Shares are in \[0, 1\]. Shares are in \[0, 1\].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Character {
@@ -106,7 +106,7 @@ struct Group {
     log_rank: f64,
 }
 
-/// All ranks from 1 to `ranks`: the first ones alone, the others in groups.
+/// Return all ranks from 1 to `ranks`: the first ones alone, the others in groups.
 fn groups(ranks: u64) -> Vec<Group> {
     let mut groups = vec![];
     let mut first = 1;
@@ -177,7 +177,7 @@ fn mean_log_rank(groups: &[Group], skew: f64) -> f64 {
     sum / whole
 }
 
-/// Which accesses follow a write of their page.
+/// Accesses that follow a write of their page.
 #[derive(Default)]
 struct Order {
     reads: u64,
@@ -231,7 +231,7 @@ impl Runs {
     }
 }
 
-/// The variance of the requests in a second, divided by their mean.
+/// Return the variance of the requests in a second, divided by their mean.
 fn dispersion(trace: &CompiledTrace) -> Option<f64> {
     if !trace.is_timed() {
         return None;
@@ -256,13 +256,13 @@ fn dispersion(trace: &CompiledTrace) -> Option<f64> {
     (mean > 0.0).then(|| (squares / windows as f64 - mean * mean) / mean)
 }
 
-/// The accesses of each of sixteen parts, if they are long enough.
+/// Return the accesses of each of sixteen parts, if they are long enough.
 fn parts(trace: &CompiledTrace) -> Option<usize> {
     let part = trace.len() / PARTS;
     (part >= LEAST_PART).then_some(part)
 }
 
-/// How much of its accesses the hottest tenth of a part loses in the next one.
+/// Return the share of its accesses that the hottest tenth of a part loses in the next one.
 fn popularity_drift(trace: &CompiledTrace) -> Option<f64> {
     let part = parts(trace)?;
     let mut counts = vec![0_u32; trace.footprint_pages() as usize];
@@ -316,7 +316,7 @@ fn working_set(trace: &CompiledTrace, windows: usize) -> f64 {
     distinct as f64 / full as f64 / f64::from(trace.footprint_pages())
 }
 
-/// The p-value of a trend of first accesses over the second half of the parts.
+/// Return the p-value of a trend of first accesses over the second half of the parts.
 fn stationarity_p(trace: &CompiledTrace) -> Option<f64> {
     let part = parts(trace)?;
     let mut seen = vec![false; trace.footprint_pages() as usize];
@@ -328,7 +328,7 @@ fn stationarity_p(trace: &CompiledTrace) -> Option<f64> {
     Some(trend_p(&firsts[PARTS / 2..]))
 }
 
-/// The two-sided p-value of Mann and Kendall's test for a trend.
+/// Return the two-sided p-value of Mann and Kendall's test for a trend.
 fn trend_p(values: &[u64]) -> f64 {
     let mut score = 0.0_f64;
     for (index, one) in values.iter().enumerate() {

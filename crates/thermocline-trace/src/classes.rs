@@ -9,7 +9,7 @@ use thermocline_core::Op;
 use crate::compiled::CompiledTrace;
 use crate::reuse_distance::ReuseDistance;
 
-/// Where the classes are parted.
+/// Boundaries of the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassOptions {
     /// A page written at least so often is frequently updated.
@@ -59,7 +59,7 @@ pub struct Classes {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ClassSummary {
-    /// Which one.
+    /// Class.
     pub class: Class,
     /// Its pages.
     pub pages: u64,
@@ -78,7 +78,7 @@ pub struct ClassSummary {
     pub distance_over_time: Vec<Option<f64>>,
 }
 
-/// What is known of a page.
+/// Record of a page.
 #[derive(Clone, Copy, Default)]
 struct Page {
     writes: u64,
@@ -97,7 +97,7 @@ impl Class {
     pub const ALL: [Self; 4] =
         [Self::FrequentShort, Self::FrequentLong, Self::InfrequentShort, Self::InfrequentLong];
 
-    /// Its two letters.
+    /// Return its two letters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::FrequentShort => "FS",

@@ -1,7 +1,7 @@
-//! Whose access is whose: one trace dealt to several clients, or one trace per client.
+//! Assignment of accesses to clients: one trace dealt to several clients, or one trace per client.
 //!
-//! What is held beyond the columns of the one trace is a byte per access, and while traces are
-//! merged a batch of requests of each.
+//! Besides the columns of the trace, memory holds a byte per access, and while traces are merged a
+//! batch of requests of each.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::compiled::CompiledTrace;
 use crate::error::TraceError;
 use crate::request::{PageSize, REQUEST_PAGES_MAX, Request, Requests};
 
-/// How the requests of one trace are dealt to clients.
+/// Rule by which the requests of one trace are dealt to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// One after the other, in turn.
@@ -25,15 +25,15 @@ pub enum Split {
 /// Address space of clients: the same volume and offset mean the same page for all, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressSpace {
-    /// They do: the clients share a storage server.
+    /// The clients share a storage server.
     #[default]
     Shared,
-    /// They do not: each client has volumes of its own.
+    /// Each client has volumes of its own.
     Private,
 }
 
 impl CompiledTrace {
-    /// Deals the requests to so many clients.
+    /// Deal the requests to `clients` clients.
     ///
     /// # Errors
     /// If a split by volume finds fewer volumes than clients.
@@ -111,7 +111,7 @@ impl CompiledTrace {
     }
 }
 
-/// The client whose turn a number is.
+/// Return the client whose turn a number is.
 fn dealt(turn: usize, clients: Clients) -> u8 {
     let client = turn % usize::from(clients.get());
     u8::try_from(client).expect("there are few clients")
@@ -124,7 +124,7 @@ struct Stream<'a, R> {
     next: usize,
     /// Requests taken.
     taken: u64,
-    /// When the last of them came, and how many of the last ones came then.
+    /// Time of the last request, and the number of requests at that time.
     last_at: Nanos,
     turns: u64,
     is_timed: bool,
@@ -146,7 +146,7 @@ impl<'a, R: Requests> Stream<'a, R> {
         }
     }
 
-    /// Makes sure that the next request is at hand, if there is one.
+    /// Fetch the next request, if there is one.
     fn fill(&mut self) -> Result<(), TraceError> {
         if self.next == self.batch.len() {
             self.next = 0;
@@ -155,13 +155,13 @@ impl<'a, R: Requests> Stream<'a, R> {
         Ok(())
     }
 
-    /// When the next request comes, and how many of the same time were before it.
+    /// Return the time of the next request, and the number of earlier ones of the same time.
     fn due(&self) -> Option<(Nanos, u64)> {
         let at = self.batch.get(self.next)?.at;
         Some((at, if at == self.last_at { self.turns } else { 0 }))
     }
 
-    /// The next request, with its volume's number in the merged trace.
+    /// Return the next request, with its volume's number in the merged trace.
     fn take(
         &mut self,
         page_size: PageSize,
@@ -190,8 +190,8 @@ impl<'a, R: Requests> Stream<'a, R> {
     }
 }
 
-/// The stream whose request comes next; of several at once, the one with the fewest of that time,
-/// then the first.
+/// Return the stream whose request comes next; of several at once, the one with the fewest of that
+/// time, then the first.
 fn earliest<R: Requests>(streams: &[Stream<'_, R>]) -> Option<usize> {
     let due = streams.iter().enumerate();
     due.filter_map(|(client, stream)| Some((stream.due()?, client))).min().map(|(_, client)| client)
@@ -220,7 +220,7 @@ struct MergedVolumes {
 }
 
 impl MergedVolumes {
-    /// The number of a volume, which is that of one client alone if it has an owner.
+    /// Return the number of a volume, which is that of one client alone if it has an owner.
     fn number(&mut self, owner: Option<u8>, name: &str) -> u32 {
         let name = match owner {
             Some(client) => format!("client {client}: {name}"),

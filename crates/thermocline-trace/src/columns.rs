@@ -42,7 +42,7 @@ pub enum Column {
     Words {
         /// The words, in UTF-8.
         words: Vec<String>,
-        /// For each row, the place of its word.
+        /// Place of each row's word.
         places: Vec<Option<u8>>,
     },
 }
@@ -185,18 +185,18 @@ impl<'a> ColumnReader<'a> {
         Ok(Self { path, reader })
     }
 
-    /// A value of the metadata.
+    /// Return a value of the metadata.
     pub fn metadata(&self, key: &str) -> Option<String> {
         let all = self.reader.metadata().file_metadata().key_value_metadata()?;
         all.iter().find(|pair| pair.key == key)?.value.clone()
     }
 
-    /// How many groups of rows there are.
+    /// Return the number of groups of rows.
     pub fn groups(&self) -> usize {
         self.reader.num_row_groups()
     }
 
-    /// A column of text of a group of rows; `None` if it is not there or has another type.
+    /// Return a column of text of a group of rows; `None` if it is not there or has another type.
     ///
     /// # Errors
     /// If the file cannot be read, or the text is not UTF-8.
@@ -205,8 +205,8 @@ impl<'a> ColumnReader<'a> {
         values.into_iter().map(|value| self.utf8(&value)).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A column of text of which some may be missing, as [`Column::Words`] is; `None` if it is not
-    /// there or has another type.
+    /// Return a column of text of which some may be missing, as [`Column::Words`] is; `None` if it
+    /// is not there or has another type.
     ///
     /// # Errors
     /// As for [`text`](Self::text).
@@ -223,8 +223,8 @@ impl<'a> ColumnReader<'a> {
         levels.into_iter().map(row).collect::<Result<_, _>>().map(Some)
     }
 
-    /// A column of unsigned numbers of 64 bits of a group of rows; `None` if it is not there or has
-    /// another type.
+    /// Return a column of unsigned numbers of 64 bits of a group of rows; `None` if it is not there
+    /// or has another type.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -233,14 +233,14 @@ impl<'a> ColumnReader<'a> {
         Ok(values.map(|values| values.into_iter().map(i64::cast_unsigned).collect()))
     }
 
-    /// The names of all columns, in their order.
+    /// Return the names of all columns, in their order.
     pub fn names(&self) -> Vec<String> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
         schema.columns().iter().map(|column| column.name().to_owned()).collect()
     }
 
-    /// A column of unsigned numbers of which some may be missing, as [`Column::OptionalU64`] is, or
-    /// of 32 bits; `None` if it is not there or has another type.
+    /// Return a column of unsigned numbers of which some may be missing, as [`Column::OptionalU64`]
+    /// is, or of 32 bits; `None` if it is not there or has another type.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -258,8 +258,8 @@ impl<'a> ColumnReader<'a> {
         }))
     }
 
-    /// A column of numbers of which some may be missing, as [`Column::OptionalF64`] is; `None` if it
-    /// is not there or has another type.
+    /// Return a column of numbers of which some may be missing, as [`Column::OptionalF64`] is;
+    /// `None` if it is not there or has another type.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -276,22 +276,22 @@ impl<'a> ColumnReader<'a> {
         value.as_utf8().map(str::to_owned).map_err(|error| failed(self.path, &error))
     }
 
-    /// A column of a group of rows; `None` if it is not there or has another type.
+    /// Return a column of a group of rows; `None` if it is not there or has another type.
     pub(crate) fn u64(&self, group: usize, name: &str) -> Result<Option<Vec<i64>>, TraceError> {
         self.column::<Int64Type>(group, name)
     }
 
-    /// As [`Self::u64`].
+    /// Read as [`Self::u64`] does.
     pub(crate) fn u32(&self, group: usize, name: &str) -> Result<Option<Vec<i32>>, TraceError> {
         self.column::<Int32Type>(group, name)
     }
 
-    /// As [`Self::u64`].
+    /// Read as [`Self::u64`] does.
     pub(crate) fn bool(&self, group: usize, name: &str) -> Result<Option<Vec<bool>>, TraceError> {
         self.column::<BoolType>(group, name)
     }
 
-    /// A column without missing values.
+    /// Return a column without missing values.
     fn column<T: DataType>(
         &self,
         group: usize,
@@ -300,8 +300,8 @@ impl<'a> ColumnReader<'a> {
         Ok(self.read::<T>(group, name, 0)?.map(|(values, _)| values))
     }
 
-    /// The values of a column that are present, and the level of each row: `level_max` if its value
-    /// is. There are no levels if `level_max` is 0.
+    /// Return the values of a column that are present, and the level of each row: `level_max` if
+    /// its value is. There are no levels if `level_max` is 0.
     #[expect(clippy::type_complexity, reason = "two columns of one group")]
     fn read<T: DataType>(
         &self,
@@ -333,7 +333,7 @@ impl<'a> ColumnReader<'a> {
     }
 }
 
-/// The present values of a column at the rows that have one.
+/// Return the present values of a column at the rows that have one.
 fn spread<T>(mut present: impl Iterator<Item = T>, levels: &[i16]) -> Vec<Option<T>> {
     levels.iter().map(|level| if *level == 0 { None } else { present.next() }).collect()
 }

@@ -44,7 +44,8 @@ impl CompiledTrace {
         Self::compile_limited(source, page_size, FOOTPRINT_PAGES_MAX)
     }
 
-    /// The same while another thread reads ahead: sooner done where reading takes as long as the rest.
+    /// Return the same while another thread reads ahead: sooner done where reading takes as long as
+    /// the rest.
     ///
     /// # Errors
     /// As for [`compile`](Self::compile).
@@ -55,8 +56,8 @@ impl CompiledTrace {
         Self::compile_telling(source, page_size, |_| ())
     }
 
-    /// Does the same, and tells of all accesses in order, in parts, as soon as their pages have ids: each is
-    /// as in [`packed`](Self::packed).
+    /// Compile as `compile` does, and report all accesses in order, in parts, as soon as their
+    /// pages have ids: each is as in [`packed`](Self::packed).
     ///
     /// # Errors
     /// As for [`compile`](Self::compile).
@@ -128,17 +129,17 @@ pub(crate) struct Compiler {
     /// Keys that wait for their group to be full.
     group: Vec<Key>,
     packed: Vec<u32>,
-    /// When each request came; empty while all came at 0.
+    /// Arrival time of each request; empty while all came at 0.
     at_ns: Vec<u64>,
     /// Number of accesses each request has; empty while each has one.
     counts: Vec<u32>,
-    /// Which client makes each access; empty while all are client 0's.
+    /// Client that makes each access; empty while all are client 0's.
     access_clients: Vec<u8>,
     /// Number of bytes each access asks for, if the requests are to objects; else empty.
     access_bytes: Vec<u32>,
     /// The places of pages in objects, if the requests are to objects.
     planes: Option<Planes>,
-    /// Where the last request of each volume ended; `u64::MAX`, where none can begin, before that.
+    /// End of each volume's last request; `u64::MAX`, where none can begin, before that.
     ends: Vec<u64>,
     previous_at: Nanos,
     summary: Summary,
@@ -272,7 +273,7 @@ impl Compiler {
         resolved.map_err(|Full| self.limit(TOO_MANY_PAGES))
     }
 
-    /// The trace of all requests so far.
+    /// Return the trace of all requests so far.
     pub(crate) fn finish(
         mut self,
         volume_names: &[String],
@@ -343,7 +344,7 @@ fn limit(path: &Path, reason: &str) -> TraceError {
     TraceError::Limit { path: path.to_owned(), reason: reason.to_owned() }
 }
 
-/// How many bytes of an extent lie in one of its pages.
+/// Return the number of an extent's bytes that lie in one of its pages.
 fn bytes_of(extent: Extent, page: u64, page_size: PageSize) -> u32 {
     let begin = page * page_size.bytes();
     let (Extent::Bytes { offset, length } | Extent::Object { offset, length, .. }) = extent else {

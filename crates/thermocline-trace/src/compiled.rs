@@ -12,7 +12,7 @@ use crate::mapped::Mapping;
 use crate::numbers::Numbers;
 use crate::request::PageSize;
 
-/// What was counted while compiling.
+/// Counts taken while compiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -44,7 +44,7 @@ pub struct Summary {
 /// One request of a compiled trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledRequest {
-    /// When it came, as found in the file.
+    /// Arrival time, as found in the file.
     pub at: Nanos,
     /// Its accesses, by index; never empty.
     pub accesses: Range<usize>,
@@ -60,18 +60,18 @@ pub struct CompiledTrace {
     pub(crate) page_size: PageSize,
     /// Page id and, in the top bit, whether it is written.
     pub(crate) packed: Numbers<u32>,
-    /// When each request came; empty if all came at 0.
+    /// Arrival time of each request; empty if all came at 0.
     pub(crate) at_ns: Numbers<u64>,
     /// Number of accesses each request has; empty if each has one.
     pub(crate) counts: Numbers<u32>,
-    /// Which client makes each access; empty if all are client 0's.
+    /// Client that makes each access; empty if all are client 0's.
     pub(crate) access_clients: Numbers<u8>,
     /// Number of bytes each access asks for; empty if that is not known or all ask for whole pages.
     pub(crate) access_bytes: Numbers<u32>,
     /// Number of clients, if only by name.
     pub(crate) clients: Clients,
     pub(crate) page_numbers: Numbers<u64, Arc<[u64]>>,
-    /// Where each volume begins, in global page numbers, ascending.
+    /// First global page number of each volume, ascending.
     pub(crate) volume_bases: Vec<u64>,
     pub(crate) volume_names: Vec<String>,
     pub(crate) summary: Summary,
@@ -88,7 +88,7 @@ impl CompiledTrace {
         self.packed.len()
     }
 
-    /// The access at `index`.
+    /// Return the access at `index`.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).
@@ -97,13 +97,13 @@ impl CompiledTrace {
         unpack(self.packed[index], self.client_of(index))
     }
 
-    /// All accesses in order.
+    /// Return all accesses in order.
     pub fn accesses(&self) -> impl ExactSizeIterator<Item = Access> + '_ {
         self.packed.iter().enumerate().map(|(index, &packed)| unpack(packed, self.client_of(index)))
     }
 
-    /// The accesses of a range, for a trace that one client makes: cheaper to go through than those of
-    /// several.
+    /// Return the accesses of a range, for a trace that one client makes: cheaper to go through
+    /// than those of several.
     ///
     /// # Panics
     /// If there are several clients, or the range ends behind the last access.
@@ -121,7 +121,7 @@ impl CompiledTrace {
         self.clients
     }
 
-    /// Who makes the access at an index.
+    /// Return the client that makes the access at an index.
     #[inline]
     fn client_of(&self, index: usize) -> u8 {
         self.access_clients.get(index).copied().unwrap_or(0)
@@ -133,12 +133,12 @@ impl CompiledTrace {
         (!self.access_bytes.is_empty()).then_some(&self.access_bytes[..])
     }
 
-    /// All accesses as `page id | is write << 31`.
+    /// Return all accesses as `page id | is write << 31`.
     pub fn packed(&self) -> &[u32] {
         &self.packed
     }
 
-    /// All requests in order.
+    /// Return all requests in order.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = CompiledRequest> + '_ {
         let mut begin = 0;
         (0..self.request_count()).map(move |request| {
@@ -149,7 +149,7 @@ impl CompiledTrace {
         })
     }
 
-    /// When a request came, and how many accesses it has.
+    /// Return the time of a request, and its number of accesses.
     pub(crate) fn request(&self, request: usize) -> (Nanos, u32) {
         let at = Nanos(self.at_ns.get(request).copied().unwrap_or(0));
         (at, self.counts.get(request).copied().unwrap_or(1))
@@ -163,12 +163,12 @@ impl CompiledTrace {
         usize::try_from(self.summary.requests).expect("requests have accesses in memory")
     }
 
-    /// How many accesses read.
+    /// Return the number of accesses that read.
     pub fn reads(&self) -> u64 {
         self.len() as u64 - self.writes()
     }
 
-    /// How many accesses write.
+    /// Return the number of accesses that write.
     pub fn writes(&self) -> u64 {
         self.packed.iter().map(|&packed| u64::from(packed >> 31)).sum()
     }
@@ -181,7 +181,7 @@ impl CompiledTrace {
         u32::try_from(self.page_numbers.len()).expect("ids are 31 bits")
     }
 
-    /// The global page number of every id.
+    /// Return the global page number of every id.
     ///
     /// With one volume that is the page number itself; with several, volumes lie one after the
     /// other at multiples of 2^20 pages, so that pages of different volumes are never adjacent.
@@ -192,12 +192,12 @@ impl CompiledTrace {
         }
     }
 
-    /// The global page number of every id, by id.
+    /// Return the global page number of every id, by id.
     pub fn page_numbers(&self) -> &[u64] {
         &self.page_numbers
     }
 
-    /// The volume of a page and its number within the volume.
+    /// Return the volume of a page and its number within the volume.
     ///
     /// # Panics
     /// If the id is not less than [`footprint_pages`](Self::footprint_pages).
@@ -208,28 +208,28 @@ impl CompiledTrace {
         (u32::try_from(volume).expect("volumes are numbered with u32"), within)
     }
 
-    /// The original names of the volumes, by number.
+    /// Return the original names of the volumes, by number.
     pub fn volume_names(&self) -> &[String] {
         &self.volume_names
     }
 
-    /// The page size.
+    /// Return the page size.
     pub const fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// The page size in bytes.
+    /// Return the page size in bytes.
     pub const fn page_size_bytes(&self) -> u64 {
         self.page_size.bytes()
     }
 
-    /// The file, or the name that stands for it in messages.
+    /// Return the file, or the name that stands for it in messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// For every access, when its page is accessed next: what an oracle is told. It is found once, in
-    /// one pass from the end, takes 8 bytes per access, and stays with the trace.
+    /// Return the next access to each access's page, for oracles. It is found once, in one pass
+    /// from the end, takes 8 bytes per access, and stays with the trace.
     ///
     /// # Errors
     /// [`ConfigError::TooManyAccesses`] if the trace is longer than can be foreseen.
@@ -246,7 +246,7 @@ impl CompiledTrace {
         !self.at_ns.is_empty()
     }
 
-    /// What was counted while compiling.
+    /// Return the counts taken while compiling.
     pub const fn summary(&self) -> &Summary {
         &self.summary
     }

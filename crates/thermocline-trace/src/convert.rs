@@ -43,7 +43,7 @@ impl OutputFormat {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Csv, Self::Parquet, Self::Spc, Self::OracleGeneral];
 
-    /// Its name on the command line.
+    /// Return its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -325,7 +325,7 @@ pub fn write_oracle_general(
     Ok(trace.len() as u64)
 }
 
-/// For every access the index of the next access to the same page, -1 if there is none.
+/// Return for every access the index of the next access to the same page, -1 if there is none.
 fn next_accesses(trace: &CompiledTrace) -> Vec<i64> {
     let mut seen = vec![-1; trace.footprint_pages() as usize];
     let mut next = vec![-1; trace.len()];

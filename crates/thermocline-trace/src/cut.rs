@@ -169,7 +169,7 @@ impl Columns {
     }
 }
 
-/// How many stretches of successive pages there are: objects of several pages have a gap after each.
+/// Count the stretches of successive pages: objects of several pages have a gap after each.
 fn stretches(pages: &[u64], volumes: &[u32]) -> u64 {
     let mut places: Vec<(u32, u64)> = volumes.iter().copied().zip(pages.iter().copied()).collect();
     places.sort_unstable();
@@ -191,7 +191,7 @@ mod tests {
         Reader::from_read(name, text, &ReadOptions::default()).unwrap()
     }
 
-    /// The part of the compiled trace, and the compiled part of its source.
+    /// Return the part of the compiled trace, and the compiled part of its source.
     fn both(
         open: impl Fn() -> Reader,
         options: PartOptions,

@@ -25,7 +25,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// A line or record stands for at most this many requests.
 pub(crate) const REPEATS_MAX: u64 = 1 << 24;
 
-/// What a line or record is.
+/// Meaning of a line or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A request.
@@ -42,7 +42,7 @@ pub(crate) enum Line {
     Summary,
 }
 
-/// Why a request is not replayed.
+/// Reason why a request is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
     /// It removes an object, which caches of pages do not do.
@@ -51,7 +51,7 @@ pub(crate) enum Skip {
     UnknownSize,
     /// No answer to it was seen, so it is not known what it did.
     Unanswered,
-    /// Those who recorded the trace say that such records are to be dropped.
+    /// The authors of the trace say that such records are to be dropped.
     Invalid,
 }
 
@@ -68,7 +68,7 @@ pub(crate) trait TextFormat: Send {
 
 /// The meaning of one record of a binary format.
 pub(crate) trait RecordFormat: Send {
-    /// The size of every record, which must not change.
+    /// Return the size of every record, which must not change.
     fn record_bytes(&self) -> usize;
 
     /// Return the number of bytes that are before the first record.
@@ -96,7 +96,7 @@ pub(crate) trait RecordFormat: Send {
     }
 }
 
-/// What was seen so far besides requests: nothing is skipped without being counted.
+/// Counts of the contents besides requests: everything that is skipped is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct ReadCounts {
@@ -157,7 +157,7 @@ impl ReadCounts {
     }
 }
 
-/// What reading accumulates, whatever the format.
+/// State that reading accumulates in every format.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) volumes: Volumes,
@@ -175,7 +175,7 @@ impl State {
         Self { number, objects, ..Self::default() }
     }
 
-    /// What the pages of objects are.
+    /// Return the rule by which objects get pages.
     pub(crate) const fn objects(&self) -> Objects {
         self.objects
     }
@@ -282,7 +282,7 @@ impl State {
         count
     }
 
-    /// A request as it is wanted.
+    /// Return a request in the wanted form.
     #[inline]
     fn request(&mut self, mut request: Request) -> Result<Request, Reason> {
         if let Extent::Object { id, .. } = request.extent {
@@ -305,8 +305,8 @@ pub(crate) trait Decoder: Send {
         batch: &mut Vec<Request>,
     ) -> Result<(), TraceError>;
 
-    /// The size of every record, if all are of one size, none depends on those before it, and the file is
-    /// nothing but records: then a file can be read from the middle.
+    /// Return the size of every record, if all are of one size, none depends on those before it,
+    /// and the file is nothing but records: then a file can be read from the middle.
     fn record_bytes(&self) -> Option<usize> {
         None
     }
@@ -388,7 +388,7 @@ impl<F: TextFormat> Lines<F> {
         Ok(())
     }
 
-    /// What follows the last line end.
+    /// Parse the text after the last line end.
     fn last(
         &mut self,
         input: &mut Input,
@@ -507,7 +507,7 @@ impl<F: RecordFormat> Records<F> {
         Ok(())
     }
 
-    /// What follows the last whole record.
+    /// Parse the bytes after the last whole record.
     fn last(&self, input: &mut Input, state: &mut State) -> Result<(), TraceError> {
         let torn_bytes = input.available().len();
         if torn_bytes == 0 {

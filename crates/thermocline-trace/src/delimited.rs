@@ -8,7 +8,7 @@ use crate::mapping::{Delimiter, Header, Mapping};
 use crate::meaning::{Field, Meaning, Row};
 use crate::volumes::Volumes;
 
-/// How lines are cut into columns, and what these mean.
+/// Rules that cut lines into columns, and the meanings of these.
 #[derive(Debug)]
 pub(crate) struct Delimited {
     /// The mappings that the header may have; the first whose columns are all there is taken.
@@ -27,10 +27,10 @@ pub(crate) struct Delimited {
     cells: Cells,
 }
 
-/// What must be true of the cells of a line, so that lines of other formats are not taken for it.
+/// Test of a line's cells, so that lines of other formats are not taken for this one.
 pub(crate) type Check = fn(&Cells, &[u8]) -> Result<(), Reason>;
 
-/// Where the columns of a line are.
+/// Positions of a line's columns.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
     ends: Vec<(u32, u32)>,
@@ -178,21 +178,22 @@ fn wrong_columns(found: usize, columns: &RangeInclusive<usize>) -> Reason {
     format!("{found} columns in place of {least} to {most}").into()
 }
 
-/// The delimiter of a first line: the first of tab, comma, semicolon and bar that it has, else blanks.
+/// Return the delimiter of a first line: the first of tab, comma, semicolon and bar that it has,
+/// else blanks.
 fn likely_delimiter(line: &[u8]) -> Delimiter {
     let likely = [b'\t', b',', b';', b'|'].into_iter().find(|byte| line.contains(byte));
     likely.map_or(Delimiter::Blanks, Delimiter::Byte)
 }
 
 impl Cells {
-    /// The text of a column that is there.
+    /// Return the text of a column that is there.
     #[inline]
     pub(crate) fn get<'a>(&self, line: &'a [u8], column: usize) -> &'a [u8] {
         let (begin, end) = self.ends[column];
         &line[begin as usize..end as usize]
     }
 
-    /// How many there are.
+    /// Return their number.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.ends.len()
@@ -289,7 +290,7 @@ impl Cells {
     }
 }
 
-/// A place in a line.
+/// Return a place in a line.
 fn position(at: usize) -> u32 {
     u32::try_from(at).expect("lines are at most 64 KiB long")
 }

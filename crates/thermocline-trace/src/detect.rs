@@ -24,19 +24,19 @@ use crate::mapping::Mapping;
 use crate::text::is_blank_line;
 use crate::volumes::Volumes;
 
-/// How much of a line is shown that no format understands.
+/// Maximum length of the excerpt from a line that no format understands.
 const SHOWN_LETTERS: usize = 60;
 
-/// How much of a file is looked at, uncompressed.
+/// Number of uncompressed bytes of a file that detection reads.
 pub(crate) const SAMPLE_BYTES: usize = 64 << 10;
 
-/// The part of the available bytes that is looked at.
+/// Return the part of the available bytes that is looked at.
 pub(crate) fn sample(input: &Input) -> &[u8] {
     let bytes = input.available();
     &bytes[..bytes.len().min(SAMPLE_BYTES)]
 }
 
-/// The format of a file that begins with `sample`.
+/// Return the format of a file that begins with `sample`.
 pub(crate) fn detect(
     input: &Input,
     sample: &[u8],
@@ -67,7 +67,7 @@ fn detect_binary(sample: &[u8]) -> Result<FormatName, String> {
     Err(format!("binary, and neither {} records", others.join(" nor ")))
 }
 
-/// The format and the meaning of a Parquet file of these columns.
+/// Return the format and the meaning of a Parquet file of these columns.
 pub(crate) fn detect_parquet(
     path: &Path,
     names: &[String],
@@ -88,7 +88,7 @@ pub(crate) fn detect_parquet(
     Err(TraceError::UnknownFormat { path: path.to_owned(), reason })
 }
 
-/// How well a format fits the sample's lines.
+/// Quality of a format's fit to the sample's lines.
 struct Score {
     format: FormatName,
     understood_lines: u64,
@@ -130,8 +130,8 @@ fn detect_text(
     }
 }
 
-/// What to say of text that no format understands: what is wrong with the first line, if it is much like
-/// that of our own CSV, or what it is.
+/// Describe text that no format understands: the fault in the first line, if it resembles our own
+/// CSV, or its kind.
 fn not_understood(sample: &[u8]) -> String {
     let mut lines = (1..).zip(sample.split(|&byte| byte == b'\n'));
     let first = lines.find(|(_, line)| !line.starts_with(b"#") && !is_blank_line(line));
@@ -161,7 +161,8 @@ fn not_understood(sample: &[u8]) -> String {
     }
 }
 
-/// The one of `formats` to which the extension of `path`, without that of a compression, belongs.
+/// Return the one of `formats` to which the extension of `path`, without that of a compression,
+/// belongs.
 fn by_extension(formats: &[FormatName], path: &Path) -> Option<FormatName> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let stem = [".gz", ".xz", ".bz2", ".zst"]

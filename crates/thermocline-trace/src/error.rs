@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and where.
+//! Faults of traces, with their places.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Offending text longer than this many bytes is shortened in messages.
 const EXCERPT_BYTES: usize = 80;
 
-/// Why a trace cannot be read, compiled or written.
+/// Reason why a trace cannot be read, compiled or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -17,7 +17,7 @@ pub enum TraceError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was attempted: "open", "read", "write".
+        /// Attempted action: "open", "read", "write".
         action: &'static str,
         /// The operating system's reason.
         source: io::Error,
@@ -29,7 +29,7 @@ pub enum TraceError {
         path: PathBuf,
         /// The line or record.
         position: Position,
-        /// What is wrong with it.
+        /// Fault.
         reason: Cow<'static, str>,
         /// The offending text, shortened.
         text: String,
@@ -39,9 +39,9 @@ pub enum TraceError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Where the usable part ends.
+        /// End of the usable part.
         position: Position,
-        /// What is incomplete.
+        /// Description of the incomplete part.
         reason: String,
     },
     /// The compressed bytes are damaged.
@@ -49,7 +49,7 @@ pub enum TraceError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where the usable part ends.
+        /// End of the usable part.
         position: Position,
         /// The compression, by name.
         compression: &'static str,
@@ -61,7 +61,7 @@ pub enum TraceError {
     UnknownFormat {
         /// The file.
         path: PathBuf,
-        /// What was seen.
+        /// Observation.
         reason: String,
     },
     /// A format name that does not exist.
@@ -85,7 +85,7 @@ pub enum TraceError {
     /// Words that do not say what columns mean.
     #[error("columns: {reason}")]
     Mapping {
-        /// What is wrong, and what would be right.
+        /// Fault, and description of valid values.
         reason: String,
     },
     /// A trace without any request.
@@ -100,7 +100,7 @@ pub enum TraceError {
         /// The page size given.
         page_size_bytes: u64,
     },
-    /// A text that is no page size.
+    /// A text that is not a page size.
     #[error("invalid page size `{text}`: write it as 4096 or 4KiB")]
     PageSizeText {
         /// The text given.
@@ -125,7 +125,7 @@ pub enum TraceError {
         path: PathBuf,
         /// Its number, from 1.
         request: u64,
-        /// What is wrong with it.
+        /// Fault.
         reason: String,
     },
     /// The trace as a whole exceeds a limit.
@@ -141,21 +141,21 @@ pub enum TraceError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault.
         reason: String,
     },
-    /// A trace, or several, that cannot be that of so many clients.
+    /// A trace, or several, that cannot be dealt to that number of clients.
     #[error("{clients} clients: {reason}")]
     Clients {
         /// The number of clients.
         clients: u8,
-        /// What is wrong, and what would be right.
+        /// Fault, and description of valid values.
         reason: String,
     },
     /// A generator's options contradict themselves.
     #[error("generator: {reason}")]
     Generator {
-        /// What is wrong, and what would be right.
+        /// Fault, and description of valid values.
         reason: String,
     },
 }
@@ -170,7 +170,7 @@ pub enum Position {
     Record {
         /// Its number, from 1.
         number: u64,
-        /// Where it begins, in uncompressed bytes.
+        /// Start, in uncompressed bytes.
         offset_bytes: u64,
     },
     /// A row of a Parquet file, from 1.
@@ -192,7 +192,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a line or record is malformed, before its place is known.
+/// Reason why a line or record is malformed, before its place is known.
 pub type Reason = Cow<'static, str>;
 
 /// Shows offending text in a message: at most 80 bytes of it, with unprintable bytes escaped.

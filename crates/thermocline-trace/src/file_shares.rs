@@ -1,4 +1,4 @@
-//! Whose accesses a recording's are: shares of files, classes and processes.
+//! Shares of a recording's accesses: of files, classes and processes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -120,8 +120,8 @@ impl FileShares {
     }
 }
 
-/// The shares of the processes of a recording, the largest first; none if they are not stated beside
-/// it.
+/// Return the shares of the processes of a recording, the largest first; none if they are not
+/// stated beside it.
 ///
 /// # Errors
 /// If what is beside it cannot be read.
@@ -150,7 +150,7 @@ pub fn processes_of(path: &Path) -> Result<Vec<ProcessShare>, TraceError> {
     Ok(counts.into_iter().map(share_of).collect())
 }
 
-/// Accesses as a part of all.
+/// Return the accesses as a part of all.
 fn share(reads: u64, writes: u64, all: u64) -> AccessShare {
     let access_share =
         if all == 0 { 0.0 } else { reads.saturating_add(writes) as f64 / all as f64 };

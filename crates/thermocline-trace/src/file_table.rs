@@ -17,7 +17,7 @@ pub struct FileEntry {
     pub base_page: u64,
     /// Number of page numbers that belong to it.
     pub extent_pages: u64,
-    /// What kind of file it is: "data", "log", ...
+    /// Class of the file: "data", "log", ...
     pub class: String,
     /// Page reads in the whole recording.
     pub read_pages: u64,
@@ -61,17 +61,17 @@ impl FileTable {
         Ok(table)
     }
 
-    /// All files; a file's id is its index.
+    /// Return all files; a file's id is its index.
     pub fn files(&self) -> &[FileEntry] {
         &self.files
     }
 
-    /// The file to which a page number of the trace belongs.
+    /// Return the file to which a page number of the trace belongs.
     pub fn file_of(&self, page_number: u64) -> Option<&FileEntry> {
         self.index_of(page_number).map(|index| &self.files[index])
     }
 
-    /// The id of that file.
+    /// Return the id of that file.
     pub(crate) fn index_of(&self, page_number: u64) -> Option<usize> {
         let after = self.files.partition_point(|file| file.base_page <= page_number);
         let index = self.files[..after].iter().rposition(|file| file.extent_pages > 0)?;
@@ -79,7 +79,7 @@ impl FileTable {
         (page_number - file.base_page < file.extent_pages).then_some(index)
     }
 
-    /// The id of the file that has a volume of this name.
+    /// Return the id of the file that has a volume of this name.
     pub(crate) fn named(&self, volume: &str) -> Option<usize> {
         let id = volume.rsplit_once('#').and_then(|(_, id)| id.parse::<usize>().ok())?;
         (id < self.files.len()).then_some(id)
@@ -99,7 +99,7 @@ impl FileTable {
         }
     }
 
-    /// The classes that there are.
+    /// Return the classes that there are.
     fn classes(&self) -> BTreeSet<&str> {
         self.files.iter().map(|file| file.class.as_str()).collect()
     }
@@ -135,7 +135,7 @@ impl FileTable {
     }
 }
 
-/// A CSV field that may be quoted; quotes inside are doubled.
+/// Return a CSV field that may be quoted; quotes inside are doubled.
 fn unquoted(field: &[u8]) -> Result<String, Reason> {
     let text = String::from_utf8_lossy(field);
     let Some(rest) = text.strip_prefix('"') else { return Ok(text.into_owned()) };

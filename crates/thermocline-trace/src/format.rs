@@ -38,7 +38,7 @@ macro_rules! formats {
                 }
             }
 
-            /// How it is called, recognised and read: `FORMAT` in its module.
+            /// Return its name, recognition and reader: `FORMAT` in its module.
             pub(crate) const fn format(self) -> &'static Format {
                 match self {
                     $(Self::$variant => &$module::FORMAT,)*
@@ -90,7 +90,7 @@ formats! {
 #[cfg(test)]
 pub(crate) mod test_support;
 
-/// How a format is called, recognised and read.
+/// Name, recognition and reader of a format.
 pub(crate) struct Format {
     /// Its name on the command line, in lower case with hyphens.
     name: &'static str,
@@ -100,7 +100,7 @@ pub(crate) struct Format {
     pub(crate) extensions: &'static [&'static str],
     /// `true` if its requests number pages, not bytes.
     is_page_numbered: bool,
-    /// How a file is recognised by its first bytes.
+    /// Recognition of a file by its first bytes.
     pub(crate) recognition: Recognition,
     /// The page size that fits it best, if it is not the usual one.
     pub(crate) page_size: Option<PageSize>,
@@ -111,7 +111,7 @@ pub(crate) struct Format {
 /// Makes the parser of a text format for a sample.
 type LinesParser = fn(&[u8], &ReadOptions) -> Option<Box<dyn TextFormat>>;
 
-/// How a format is recognised by the first bytes of a file.
+/// Recognition of a format by the first bytes of a file.
 pub(crate) enum Recognition {
     /// The parser that is run over the lines of the sample; none if the options exclude the format.
     Lines(LinesParser),
@@ -125,12 +125,12 @@ pub(crate) enum Recognition {
 
 /// A format of lines in columns.
 pub(crate) trait Described: 'static {
-    /// How its lines are read.
+    /// Return the reader of its lines.
     fn lines(options: &ReadOptions) -> Delimited;
 }
 
 impl Format {
-    /// A format that addresses bytes, without another name and without extensions.
+    /// Create a format that addresses bytes, without another name and without extensions.
     const fn new(
         name: &'static str,
         recognition: Recognition,
@@ -147,13 +147,13 @@ impl Format {
         }
     }
 
-    /// A format of lines in columns.
+    /// Create a format of lines in columns.
     const fn described<F: Described>(name: &'static str) -> Self {
         let recognition = Recognition::Lines(|_, options| Some(Box::new(F::lines(options))));
         Self::new(name, recognition, |_, options| Box::new(Lines(F::lines(options))))
     }
 
-    /// A format of Parquet files, which are not read as a stream of bytes.
+    /// Create a format of Parquet files, which are not read as a stream of bytes.
     const fn parquet(
         name: &'static str,
         names: &'static [&'static str],
@@ -162,13 +162,13 @@ impl Format {
         Self::new(name, Recognition::Parquet { names, mapping }, |_, _| Box::new(NoStream))
     }
 
-    /// A text format whose parser `F` depends neither on the sample nor on the options.
+    /// Create a text format whose parser `F` depends neither on the sample nor on the options.
     const fn text<F: TextFormat + Default + 'static>(name: &'static str) -> Self {
         let recognition = Recognition::Lines(|_, _| Some(Box::new(F::default())));
         Self::new(name, recognition, |_, _| Box::new(Lines(F::default())))
     }
 
-    /// A binary format of records `F`, which a sample consists of if `fits` says so.
+    /// Create a binary format of records `F`, which a sample consists of if `fits` says so.
     const fn binary<F: RecordFormat + Default + 'static>(
         name: &'static str,
         fits: fn(&[u8]) -> bool,
@@ -197,7 +197,7 @@ impl Decoder for NoStream {
 }
 
 impl FormatName {
-    /// Its name on the command line.
+    /// Return its name on the command line.
     pub const fn name(self) -> &'static str {
         self.format().name
     }
@@ -207,7 +207,7 @@ impl FormatName {
         self.format().is_page_numbered
     }
 
-    /// All names, for messages.
+    /// Return all names, for messages.
     fn list() -> String {
         let shown = |format: &Self| match format.format().alias {
             None => format.name().to_owned(),
@@ -242,8 +242,7 @@ impl FromStr for FormatName {
 }
 
 impl TraceError {
-    /// What helps, if it is an option of [`ReadOptions`]: a flag, a key or an argument to those who
-    /// read the message, so `spell` makes of its name what they write.
+    /// Suggest the option of [`ReadOptions`] that helps, if one does.
     pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
         if let Self::UnknownFormat { .. } = self {
             return Some(format!(

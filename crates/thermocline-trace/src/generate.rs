@@ -17,7 +17,7 @@ mod zipf;
 use random::{Scatter, SplitMix64};
 use zipf::Zipf;
 
-/// Which pages are accessed.
+/// Distribution of accesses over pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Pattern {
@@ -25,7 +25,7 @@ pub enum Pattern {
     Uniform,
     /// The k-th hottest page with a probability proportional to 1 / k^`alpha`.
     Zipf {
-        /// At least 0, which is uniform.
+        /// Exponent, at least 0, which is uniform.
         alpha: f64,
     },
     /// Ever new pages in ascending order; the number of pages is not used.
@@ -39,7 +39,7 @@ pub enum Pattern {
         alpha: f64,
         /// The share of requests that scan.
         scan_share: f64,
-        /// How long a scan is.
+        /// Length of a scan.
         scan_pages: u64,
         /// The share of requests that append a page to the log.
         log_share: f64,
@@ -51,7 +51,7 @@ impl Pattern {
     pub const OLTP: Self =
         Self::Oltp { alpha: 1.0, scan_share: 0.02, scan_pages: 64, log_share: 0.2 };
 
-    /// Its name.
+    /// Return its name.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -68,15 +68,15 @@ impl Pattern {
 pub struct Shift {
     /// The number of requests between two moves, at least 1.
     pub every_requests: u64,
-    /// At each move, this many of the hottest pages become the coldest, and every other page rises by
-    /// as many ranks. 1 to the number of pages.
+    /// Number of the hottest pages that become the coldest at each move; every other page rises by
+    /// that many ranks. 1 to the number of pages. 1 to the number of pages.
     pub pages: u64,
 }
 
-/// What to generate.
+/// Options of a generated trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Which pages.
+    /// Distribution of accesses over pages.
     pub pattern: Pattern,
     /// Number of requests.
     pub requests: u64,
@@ -89,10 +89,10 @@ pub struct Options {
     /// `true` if the hottest pages lie anywhere instead of in the order of their heat, as in real
     /// traces: a seeded bijection on the page numbers. For `Zipf` and the hot pages of `Oltp`.
     pub scatter: bool,
-    /// When and how far the hot set moves; `None` for a hot set that stays. For `Zipf` and the hot
-    /// pages of `Oltp`.
+    /// Time and distance of the hot set's moves; `None` for a hot set that stays. For `Zipf` and
+    /// the hot pages of `Oltp`.
     pub shift: Option<Shift>,
-    /// Everything that is random follows from it.
+    /// Seed of everything that is random.
     pub seed: u64,
 }
 

@@ -38,7 +38,7 @@ const EMPTY: Slot = [0; 2];
 #[derive(Debug)]
 pub(crate) struct IdMap {
     table: Table,
-    /// How far a hash is shifted right to be a slot number.
+    /// Number of bits by which a hash is shifted right to give a slot number.
     shift: u32,
     limit_pages: u32,
     /// The page number of every id.
@@ -48,7 +48,7 @@ pub(crate) struct IdMap {
 }
 
 impl IdMap {
-    /// A map that gives out at most `limit_pages` ids, which is at most 2^31.
+    /// Create a map that gives out at most `limit_pages` ids, which is at most 2^31.
     pub(crate) fn new(limit_pages: u32) -> Self {
         assert!(limit_pages <= WRITE_BIT, "ids leave a bit for the direction");
         Self {
@@ -78,7 +78,7 @@ impl IdMap {
         Ok(())
     }
 
-    /// The page and volume columns by id; no volumes if all pages are of volume 0.
+    /// Return the page and volume columns by id; no volumes if all pages are of volume 0.
     pub(crate) fn into_columns(self) -> (Vec<u64>, Vec<u32>) {
         (self.pages, self.volumes)
     }
@@ -135,7 +135,7 @@ impl IdMap {
     }
 }
 
-/// Both halves of a product of 128 bits, folded: every bit of the key reaches the top bits.
+/// Return both halves of a product of 128 bits, folded: every bit of the key reaches the top bits.
 #[inline]
 fn slot_of(page: u64, volume: u32, shift: u32) -> usize {
     let key = page.wrapping_add(u64::from(volume).wrapping_mul(0xd6e8_feb8_6659_fd93));

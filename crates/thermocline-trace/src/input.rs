@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Position, TraceError};
 use crate::remote;
 
-/// How much is asked of the source at a time, and how much detection looks at.
+/// Bytes that are requested from the source at a time, and that detection reads.
 const READ_BYTES: usize = 256 << 10;
 
 /// The longest magic number looked for.
 const MAGIC_BYTES: usize = 10;
 
-/// How a file is compressed.
+/// Compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// Uncompressed.
     None,
     /// gzip, RFC 1952, any number of members.
     Gzip,
@@ -55,7 +55,7 @@ impl Compression {
         }
     }
 
-    /// Its usual name.
+    /// Return its usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "uncompressed",
@@ -156,7 +156,7 @@ impl Input {
         }
     }
 
-    /// A part of a file that is not compressed.
+    /// Create a part of a file that is not compressed.
     ///
     /// # Errors
     /// [`TraceError::Io`] if the file cannot be opened.
@@ -229,7 +229,7 @@ impl Input {
         self.offset_bytes += count as u64;
     }
 
-    /// The bytes fetched and not consumed.
+    /// Return the bytes fetched and not consumed.
     pub fn available(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -262,12 +262,12 @@ impl Input {
         self.compression
     }
 
-    /// The size of the file on disk, if it is a file.
+    /// Return the size of the file on disk, if it is a file.
     pub const fn size_bytes(&self) -> Option<u64> {
         self.size_bytes
     }
 
-    /// How much of the file on disk has been fetched.
+    /// Return the number of bytes of the file on disk that have been fetched.
     pub fn fetched_bytes(&self) -> u64 {
         self.fetched_bytes.load(Ordering::Relaxed)
     }

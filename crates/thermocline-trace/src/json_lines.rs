@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Object<'_> {
     }
 }
 
-/// A value of JSON as it is written: numbers keep all their digits.
+/// Return a value of JSON as it is written: numbers keep all their digits.
 fn value(raw: &str) -> Result<Value, String> {
     match raw.as_bytes().first() {
         Some(b'"') => {

@@ -65,7 +65,7 @@ impl Hash {
 }
 
 impl Keys {
-    /// The id of a key whose text was hashed; `text` shows it.
+    /// Return the id of a key whose text was hashed; `text` shows it.
     #[inline]
     pub(crate) fn id(&mut self, hash: Hash, text: impl Fn() -> Vec<u8>) -> Result<u64, Reason> {
         if self.used * 8 >= self.slots.len() * 5 {
@@ -111,7 +111,7 @@ impl Keys {
     }
 }
 
-/// Where a hash belongs in a table of so many slots, a power of two.
+/// Return the place of a hash in a table of `slots` slots, a power of two.
 #[expect(clippy::cast_possible_truncation, reason = "fewer than there are slots")]
 const fn place(hash: u64, slots: usize) -> usize {
     (hash >> (64 - slots.trailing_zeros())) as usize

@@ -12,7 +12,7 @@ const RECORD_BYTES_MAX: usize = 4096;
 /// The fields of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// Where each field is, and its letter.
+    /// Position of each field, and its letter.
     fields: Vec<(usize, Letter)>,
     record_bytes: usize,
 }
@@ -83,10 +83,10 @@ pub(crate) struct LaidOut {
 }
 
 impl LaidOut {
-    /// Records of these letters behind a header of so many bytes.
+    /// Create a reader of records of these letters after a header of `header_bytes` bytes.
     ///
     /// # Errors
-    /// If letters and mapping do not go together.
+    /// If letters and mapping contradict each other.
     pub(crate) fn new(
         letters: &str,
         mapping: &Mapping,
@@ -101,7 +101,7 @@ impl LaidOut {
         Ok(Self { layout, meaning, header_bytes })
     }
 
-    /// The same for letters and a mapping that have been checked.
+    /// Return the same for letters and a mapping that have been checked.
     pub(crate) fn built_in(letters: &str, mapping: &Mapping, header_bytes: usize) -> Self {
         Self::new(letters, mapping, header_bytes).expect("the layout and the mapping are checked")
     }

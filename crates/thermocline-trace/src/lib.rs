@@ -1,10 +1,11 @@
 //! Block and page traces: read, compile to dense page ids, convert, generate, describe.
 //!
 //! A trace is a sequence of [`Request`]s. A [`Reader`] yields them in batches from a file of any
-//! [format](FormatName), compressed or not, both told from the content. Compiling splits requests
-//! into page accesses and renumbers the pages densely in order of first appearance: the form that
-//! policies replay. Nothing is skipped silently: what is not a request is [counted](ReadCounts), and
-//! what cannot be understood is a [`TraceError`] with file, place and reason.
+//! [format](FormatName), compressed or not; it detects both from the content. Compiling splits
+//! requests into page accesses and renumbers the pages densely in order of first appearance: the
+//! form that policies replay. Nothing is skipped silently: lines that are not requests are
+//! [counted](ReadCounts), and lines that cannot be understood are a [`TraceError`] with file, place
+//! and reason.
 //!
 //! ```
 //! use std::io::Cursor;
@@ -103,7 +104,7 @@ pub use stats::Stats;
 pub use table_reader::{RowBatch, RowColumn, RowValues, TableReader};
 pub use waiting::Waiting;
 
-/// How the files of a recording are laid out, for programs that write one.
+/// Layout of a recording's files, for programs that write one.
 pub mod recording {
     pub use crate::beside::{stats_path, table_path};
     pub use crate::file_table::TABLE_HEADER;

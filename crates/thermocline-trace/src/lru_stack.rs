@@ -29,8 +29,8 @@ pub(crate) struct LruStack {
 }
 
 impl LruStack {
-    /// A list of `footprint_pages` pages, none of them accessed, cut at sizes that are strictly
-    /// ascending and not 0.
+    /// Create a list of `footprint_pages` pages, none of them accessed, cut at sizes that are
+    /// strictly ascending and not 0.
     pub(crate) fn new(footprint_pages: u32, sizes_pages: Vec<u32>) -> Self {
         assert!(sizes_pages.first() != Some(&0), "a size holds a page");
         assert!(sizes_pages.is_sorted_by(|smaller, larger| smaller < larger), "sizes ascend");

@@ -38,16 +38,17 @@ use crate::numbers::{Map, Numbers, View};
 use crate::request::PageSize;
 use crate::saved::Metadata;
 
-/// How a file begins. Tools that take it for text, or change line ends, damage it visibly.
+/// First bytes of a file. Tools that take it for text, or change line ends, damage them visibly.
+/// Tools that take it for text, or change line ends, damage it visibly.
 const MAGIC: [u8; 8] = *b"\x89TCT\r\n\x1a\n";
 
 /// Changes when programs could misunderstand a file of another version.
 const VERSION: u32 = 1;
 
-/// Where the metadata begins.
+/// Offset of the metadata.
 const METADATA_AT: usize = 80;
 
-/// Columns begin at multiples of so many bytes: a line of the processor's cache.
+/// Alignment of columns, in bytes: a line of the processor's cache.
 const ALIGN_BYTES: usize = 64;
 
 /// Number of columns.
@@ -65,7 +66,7 @@ pub(crate) struct Mapping {
     columns_crc: u32,
 }
 
-/// What a file says before its columns.
+/// Header of a file, before its columns.
 struct Header {
     /// Bytes until the columns.
     bytes: usize,
@@ -95,7 +96,7 @@ impl CompiledTrace {
         atomic::persist(file, path)
     }
 
-    /// How many bytes [`save_mapped`](Self::save_mapped) writes.
+    /// Return the number of bytes that [`save_mapped`](Self::save_mapped) writes.
     ///
     /// # Errors
     /// As for [`save_mapped`](Self::save_mapped).
@@ -131,7 +132,7 @@ impl CompiledTrace {
         if is_right { Ok(()) } else { Err(wrong(path, CONTRADICTS)) }
     }
 
-    /// The header of a file, and how long the file is.
+    /// Return the header of a file, and how long the file is.
     fn header(&self, path: &Path) -> Result<(Vec<u8>, u64), TraceError> {
         if cfg!(target_endian = "big") {
             return Err(wrong(path, BIG_ENDIAN));
@@ -164,7 +165,7 @@ impl CompiledTrace {
         Ok((header, file_bytes as u64))
     }
 
-    /// The columns in the order of the file, as bytes.
+    /// Return the columns in the order of the file, as bytes.
     fn columns(&self) -> [&[u8]; COLUMNS] {
         [
             bytemuck::cast_slice(&self.page_numbers),
@@ -176,8 +177,8 @@ impl CompiledTrace {
         ]
     }
 
-    /// Return `true` if a file begins as one that [`save_mapped`](Self::save_mapped) wrote; `false` if
-    /// it cannot be read, or is no file, of which nothing is read.
+    /// Return `true` if a file begins as one that [`save_mapped`](Self::save_mapped) wrote; `false`
+    /// if it cannot be read, or is not a regular file, in which case nothing of it is read.
     pub(crate) fn is_mappable(path: &Path) -> bool {
         let mut magic = [0; MAGIC.len()];
         let read = |magic: &mut [u8]| File::open(path)?.read_exact(magic);
@@ -285,7 +286,8 @@ impl Header {
             && is_of_accesses(clients)
     }
 
-    /// Where the columns are in the file; `None` if the file does not end where the last one does.
+    /// Return the ranges of the columns in the file; `None` if the file does not end where the last
+    /// one does.
     fn places(&self) -> Option<[Range<usize>; COLUMNS]> {
         let mut end = self.bytes;
         let mut places = [const { 0..0 }; COLUMNS];
@@ -298,7 +300,7 @@ impl Header {
     }
 }
 
-/// A column in its place.
+/// Return a column in its place.
 fn column<T: Pod, O>(
     map: &Arc<Map>,
     bytes: Range<usize>,

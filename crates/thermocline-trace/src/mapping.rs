@@ -1,4 +1,4 @@
-//! What the columns of a trace mean, in words: `time=1:us, op=2, offset=3, length=4, volume=5`.
+//! Mapping of a trace's columns to their meanings: `time=1:us, op=2, offset=3, length=4, volume=5`.
 //!
 //! Built-in formats with columns are described by the same words as traces from anywhere else.
 
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::error::TraceError;
 
-/// What a column is for.
+/// Role of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Time,
@@ -40,7 +40,7 @@ const ROLES: [(&str, Role); 12] = [
     ("key_size", Role::Extra),
 ];
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A column by its number, from 0.
@@ -51,26 +51,26 @@ pub(crate) enum Source {
     Constant(String),
 }
 
-/// How a value is to be understood.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// None was given.
     Default,
-    /// Of times: 10^n ns.
+    /// Unit of times: 10^n ns.
     Decimal(u32),
-    /// Of times.
+    /// Unit of times.
     Minutes,
-    /// Of times: text such as `2026-11-25T01:02:03.5Z`.
+    /// Unit of times: text such as `2026-11-25T01:02:03.5Z`.
     Rfc3339,
-    /// Of times: microseconds, or nanoseconds if they are above 10^17.
+    /// Unit of times: microseconds, or nanoseconds if they are above 10^17.
     MicrosecondsOrNanoseconds,
-    /// Of offsets and lengths: so many bytes.
+    /// Unit of offsets and lengths, in bytes.
     Bytes(u64),
-    /// Of offsets and lengths.
+    /// Unit of offsets and lengths.
     Pages,
-    /// Of keys: a decimal number, of which the sign is kept.
+    /// Unit of keys: a decimal number, of which the sign is kept.
     Integer,
-    /// Of keys: a hexadecimal number of at most 64 bits.
+    /// Unit of keys: a hexadecimal number of at most 64 bits.
     Hexadecimal,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Assignment {
     pub(crate) is_optional: bool,
 }
 
-/// What a word in the column of operations means.
+/// Meaning of a word in the column of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpMeaning {
     Read,
@@ -122,12 +122,12 @@ const OP_MEANINGS: [(&str, OpMeaning); 5] = [
     ("unanswered", OpMeaning::Unanswered),
 ];
 
-/// What operations mean unless told otherwise, in any case.
+/// Default meanings of operations, in upper or lower case.
 const USUAL_OPS: &str = "r=read,read=read,get=read,gets=read,w=write,write=write,put=write,set=write,add=write,\
     replace=write,cas=write,append=write,prepend=write,incr=write,decr=write,update=write,d=remove,\
     delete=remove,remove=remove";
 
-/// What separates columns.
+/// Separator of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delimiter {
     /// One byte.
@@ -149,8 +149,8 @@ const DELIMITERS: [(&str, Delimiter); 9] = [
     ("space", Delimiter::Blanks),
 ];
 
-/// What the columns of a trace mean: of text in columns, of JSON lines, of Parquet files and of
-/// binary records.
+/// Mapping of a trace's columns to their meanings: for text in columns, JSON lines, Parquet files
+/// and binary records.
 ///
 /// ```
 /// use thermocline_trace::Mapping;
@@ -175,8 +175,9 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The same with what operations are, as in `GET=read,PUT=write,DELETE=remove,HEAD=ignore`. A word
-    /// that ends with `*` stands for all that begin with it.
+    /// Return the same with what operations are, as in
+    /// `GET=read,PUT=write,DELETE=remove,HEAD=ignore`. A word that ends with `*` stands for all
+    /// that begin with it.
     ///
     /// # Errors
     /// If a meaning is not known.
@@ -186,7 +187,7 @@ impl Mapping {
         Ok(self)
     }
 
-    /// The same with the name of what separates columns: comma, tab, semicolon, bar, blanks.
+    /// Return the same with the name of what separates columns: comma, tab, semicolon, bar, blanks.
     ///
     /// # Errors
     /// If there is no such delimiter.
@@ -200,14 +201,15 @@ impl Mapping {
         Ok(self)
     }
 
-    /// The same with a first line that names the columns, or without one.
+    /// Return the same with a first line that names the columns, or without one.
     #[must_use]
     pub fn with_header(mut self, header: Header) -> Self {
         self.has_header = Some(header == Header::Present);
         self
     }
 
-    /// The same for binary records of these fields, letters of Python's `struct` such as `<IQIBq`.
+    /// Return the same for binary records of these fields, letters of Python's `struct` such as
+    /// `<IQIBq`.
     ///
     /// # Errors
     /// If a letter is not known, or columns are not numbers of fields.
@@ -234,7 +236,7 @@ impl Mapping {
         Ok(self)
     }
 
-    /// The numbers, from 0, of those of some columns that are looked at, ascending.
+    /// Return the numbers, from 0, of those of some columns that are looked at, ascending.
     ///
     /// # Errors
     /// What is wrong, if a column is not there that rows may not lack.
@@ -272,7 +274,7 @@ impl Mapping {
         self.assignments.iter().any(|assignment| matches!(assignment.source, Source::Name(_)))
     }
 
-    /// A mapping of this crate, which is well-formed.
+    /// Create a mapping of this crate, which is well-formed.
     pub(crate) fn built_in(columns: &str, ops: &str) -> Self {
         let mapping: Self = columns.parse().expect("built-in mappings are well-formed");
         if ops.is_empty() {
@@ -281,7 +283,7 @@ impl Mapping {
         mapping.with_ops(ops).expect("built-in operations are well-formed")
     }
 
-    /// The same where a read of length 0 is one of unknown size.
+    /// Return the same where a read of length 0 is one of unknown size.
     pub(crate) fn with_unknown_zeroes(self) -> Self {
         Self { is_zero_unknown: true, ..self }
     }
@@ -320,9 +322,9 @@ impl Mapping {
 /// First line of a text: it names the columns, or is a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// It does.
+    /// The trace has a header row.
     Present,
-    /// It is a row as all others.
+    /// The first row is like all others.
     Absent,
 }
 
@@ -407,7 +409,7 @@ fn assign(part: &str, assignments: &mut Vec<Assignment>) -> Result<(), String> {
 /// The greatest number of a column.
 const COLUMNS_MAX: usize = 1000;
 
-/// The parts of a text between separators that are not in double quotes.
+/// Return the parts of a text between separators that are not in double quotes.
 fn split(text: &str, separator: u8) -> Vec<&str> {
     let (mut parts, mut begin, mut is_quoted) = (vec![], 0, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -475,7 +477,7 @@ fn wrong(reason: String) -> TraceError {
 }
 
 impl fmt::Display for Mapping {
-    /// As it is written, with the units that are assumed.
+    /// Write the mapping in its own notation, with the units that are assumed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut previous = None;
         for assignment in &self.assignments {

@@ -1,4 +1,4 @@
-//! From the columns of a row to a request, whatever the row is made of.
+//! Conversion of a row's columns to a request, for every kind of row.
 
 use thermocline_core::{Nanos, Op};
 
@@ -17,7 +17,7 @@ pub(crate) enum Field<'a> {
     Missing,
     Text(&'a [u8]),
     Number(i128),
-    /// Of times only.
+    /// Times only.
     Float(f64),
     /// A time in nanoseconds.
     Nanos(i128),
@@ -25,11 +25,11 @@ pub(crate) enum Field<'a> {
 
 /// A row whose columns can be asked for.
 pub(crate) trait Row {
-    /// The value in a column, numbered from 0.
+    /// Return the value in a column, numbered from 0.
     fn field(&self, column: usize) -> Field<'_>;
 }
 
-/// Where a value is found once columns have numbers.
+/// Location of a value once columns have numbers.
 #[derive(Clone, Debug)]
 enum Place {
     Column(usize),
@@ -61,26 +61,26 @@ pub(crate) struct Meaning {
     known_keys: Keys,
 }
 
-/// What operations mean.
+/// Meanings of operations.
 #[derive(Debug)]
 struct Ops {
     words: Vec<(Box<[u8]>, OpMeaning)>,
-    /// Those of words that end with `*`, without it.
+    /// Words that end with `*`, without it.
     beginnings: Vec<(Box<[u8]>, OpMeaning)>,
     is_exact: bool,
-    /// By number, for words that are one below 256.
+    /// Meanings by number, for words that are numbers below 256.
     numbers: Vec<Option<OpMeaning>>,
 }
 
-/// What a row says besides which bytes.
+/// Meaning of a row besides its bytes.
 enum What {
     Request(Op),
     Other(Line),
 }
 
 impl Meaning {
-    /// A mapping in which `number_of` gives the numbers of named columns; none for those that are not
-    /// there.
+    /// Create a mapping in which `number_of` gives the numbers of named columns; none for those
+    /// that are not there.
     ///
     /// # Errors
     /// The name of a column that is not there.
@@ -139,7 +139,7 @@ impl Meaning {
         slots.map(column).max().unwrap_or(0)
     }
 
-    /// What a row means.
+    /// Interpret a row.
     #[inline]
     pub(crate) fn line(&mut self, row: &impl Row, volumes: &mut Volumes) -> Result<Line, Reason> {
         let op = match self.what(row)? {
@@ -178,7 +178,7 @@ impl Meaning {
         })
     }
 
-    /// Where in an address space.
+    /// Return the extent in an address space.
     #[inline]
     fn address(&self, row: &impl Row) -> Result<Option<crate::Extent>, Reason> {
         let slot = self.offset.as_ref().expect("a mapping has a key or an offset");
@@ -194,7 +194,7 @@ impl Meaning {
         text::bytes(offset, length).map(Some)
     }
 
-    /// Which part of an object.
+    /// Return the extent of an object.
     #[inline]
     fn object(&mut self, row: &impl Row, op: Op) -> Result<Option<crate::Extent>, Reason> {
         let id = self.key(row)?;
@@ -219,7 +219,7 @@ impl Meaning {
         }
     }
 
-    /// How many bytes from an offset on; none if it is not known.
+    /// Return the number of bytes from an offset on; `None` if it is not known.
     #[inline]
     fn length(&self, row: &impl Row, offset: Option<u64>) -> Result<Option<u64>, Reason> {
         let length = match &self.length {
@@ -283,7 +283,8 @@ impl Slot {
         }
     }
 
-    /// A number in bytes, pages or times; none if the row lacks it and may. A range that is -1 is none.
+    /// Return a number in bytes, pages or times; none if the row lacks it and may. A range that is
+    /// -1 is none.
     #[inline]
     fn number(&self, row: &impl Row, what: &'static str) -> Result<Option<u64>, Reason> {
         let number = match self.of(row) {
@@ -421,7 +422,7 @@ fn volume(field: Field<'_>, volumes: &mut Volumes) -> Result<u32, Reason> {
     }
 }
 
-/// The digits of a number, in the buffer.
+/// Return the digits of a number, in the buffer.
 fn decimal(number: i128, buffer: &mut [u8; 40]) -> &[u8] {
     let mut rest = number.unsigned_abs();
     let mut begin = buffer.len();
@@ -440,7 +441,7 @@ fn decimal(number: i128, buffer: &mut [u8; 40]) -> &[u8] {
     &buffer[begin..]
 }
 
-/// The bits of a number of 64 bits, signed or not.
+/// Return the bits of a number of 64 bits, signed or not.
 fn bits(number: i128) -> Result<u64, Reason> {
     let unsigned = u64::try_from(number).ok();
     let signed = || i64::try_from(number).ok().map(i64::cast_unsigned);

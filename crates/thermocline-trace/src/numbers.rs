@@ -13,9 +13,9 @@ use memmap2::Mmap;
 /// A column of numbers, which reads as a slice. `O` is what owns those in memory.
 #[derive(Clone)]
 pub(crate) enum Numbers<T, O = Vec<T>> {
-    /// In memory of this process.
+    /// Numbers in memory of this process.
     Owned(O),
-    /// In a file, whose memory all processes share.
+    /// Numbers in a file, whose memory all processes share.
     Mapped(View<T>),
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Numbers<T, O = Vec<T>> {
 #[derive(Clone)]
 pub(crate) struct View<T> {
     map: Arc<Map>,
-    /// Where they are in the file; a whole count of them, aligned.
+    /// Range in the file; a whole number of values, aligned.
     bytes: Range<usize>,
     kind: PhantomData<T>,
 }
@@ -51,15 +51,15 @@ impl Map {
         Ok(Self { bytes, _file: file })
     }
 
-    /// All bytes of the file.
+    /// Return all bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 impl<T: Pod> View<T> {
-    /// The numbers in a part of a file; `None` if it is not in the file, not aligned, or no whole
-    /// count of numbers.
+    /// Return the numbers in a part of a file; `None` if it is not in the file, not aligned, or no
+    /// whole count of numbers.
     pub(crate) fn new(map: &Arc<Map>, bytes: Range<usize>) -> Option<Self> {
         let found = map.bytes().get(bytes.clone())?;
         bytemuck::try_cast_slice::<u8, T>(found).ok()?;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use crate::id_map::{Full, GROUP_KEYS, IdMap, Key, WRITE_BIT};
 
-/// What the pages of objects with sizes are.
+/// Rule by which objects with sizes get pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objects {
     /// An object is as many pages as its bytes need, and shares none with another.
@@ -36,7 +36,7 @@ pub(crate) struct Planes {
 }
 
 impl Planes {
-    /// The plane of a page.
+    /// Return the plane of a page.
     #[inline]
     pub(crate) fn number(&mut self, volume: u32, page: u32) -> u32 {
         let known = self.near.get(volume as usize).and_then(|near| near.get(page as usize));

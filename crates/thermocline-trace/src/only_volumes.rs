@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::TraceError;
 use crate::request::{Request, Requests};
 
-/// The requests of a source to volumes of these names; all requests if there is no name.
+/// Requests of a source to volumes of these names; all requests if there are no names.
 #[derive(Debug)]
 pub struct OnlyVolumes<R> {
     source: R,

@@ -53,7 +53,7 @@ enum TypedReader {
     Text(parquet::column::reader::ColumnReaderImpl<ByteArrayType>),
 }
 
-/// What an integer stands for.
+/// Meaning of an integer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scale {
     Signed,
@@ -77,7 +77,7 @@ enum Values {
     Texts(Vec<Option<ByteArray>>),
 }
 
-/// The names of the columns of a Parquet file that have values.
+/// Return the names of the columns of a Parquet file that have values.
 pub(crate) fn names(path: &Path) -> Result<Vec<String>, TraceError> {
     let file = open(path)?;
     let schema = file.metadata().file_metadata().schema_descr();
@@ -159,7 +159,7 @@ impl ParquetRows {
     }
 }
 
-/// The leaf of a name.
+/// Return the leaf of a name.
 fn leaf(schema: &SchemaDescriptor, name: &str) -> Option<usize> {
     schema.columns().iter().position(|column| column.path().string() == name)
 }
@@ -234,7 +234,7 @@ impl Column {
     }
 }
 
-/// The values of so many rows.
+/// Read the values of `rows` rows.
 fn read<T: DataType>(
     reader: &mut parquet::column::reader::ColumnReaderImpl<T>,
     rows: usize,
@@ -259,7 +259,7 @@ fn read<T: DataType>(
     Ok(levels.into_iter().map(row).collect())
 }
 
-/// What the integers of a column stand for.
+/// Return the meaning of a column's integers.
 fn scale(column: &ColumnDescriptor) -> Scale {
     match column.logical_type_ref() {
         Some(LogicalType::Timestamp(time)) => Scale::Time(match time.unit {

@@ -5,16 +5,16 @@ use std::path::Path;
 use crate::error::TraceError;
 use crate::request::{Request, Requests};
 
-/// Which requests are taken; all by default.
+/// Selection of requests; all by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartOptions {
-    /// So many requests at the beginning are left out.
+    /// Number of requests at the beginning that are left out.
     pub skip: u64,
-    /// At most so many are taken.
+    /// Maximum number of requests.
     pub limit: u64,
-    /// Only requests that come at least so many nanoseconds after the first of the trace.
+    /// Minimum time after the first request of the trace, in nanoseconds.
     pub from_ns: u64,
-    /// Only requests that come less than so many nanoseconds after the first of the trace.
+    /// Upper bound of the time after the first request of the trace, in nanoseconds, exclusive.
     pub to_ns: u64,
 }
 
@@ -37,12 +37,12 @@ pub struct Part<R> {
 }
 
 impl<R: Requests> Part<R> {
-    /// The part that the options choose.
+    /// Return the part that the options choose.
     pub const fn new(source: R, options: PartOptions) -> Self {
         Self { source, options, first_at_ns: None, skipped: 0, taken: 0 }
     }
 
-    /// The source, read as far as it was.
+    /// Return the source, read as far as it was.
     pub fn into_source(self) -> R {
         self.source
     }

@@ -1,4 +1,4 @@
-//! How the accesses of a trace are spread over its pages, from the hottest page on.
+//! Distribution of a trace's accesses over its pages, from the hottest page on.
 
 use serde::Serialize;
 
@@ -9,13 +9,13 @@ use crate::compiled::CompiledTrace;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PopularityPoint {
-    /// How many pages these are, from 1 to all.
+    /// Number of pages, from 1 to all.
     pub pages: u64,
     /// Their accesses / all accesses, in \[0, 1\].
     pub access_share: f64,
 }
 
-/// Which share of the accesses is to the hottest pages: of one page, and of more and more up to all.
+/// Share of the accesses that is to the hottest pages: of one page, and of more and more up to all.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Popularity {

@@ -118,23 +118,24 @@ impl Reader {
         Ok(Self { input, decoder, state, format, page_size, file_table, ended: false })
     }
 
-    /// The format, as given or as recognised.
+    /// Return the format, as given or as recognised.
     pub const fn format(&self) -> FormatName {
         self.format
     }
 
-    /// How the file is compressed.
+    /// Return the compression of the file.
     pub const fn compression(&self) -> Compression {
         self.input.compression()
     }
 
-    /// The size of its records, if a file can be read from the middle once it is decompressed.
+    /// Return the size of its records, if a file can be read from the middle once it is
+    /// decompressed.
     pub(crate) fn record_bytes(&self) -> Option<usize> {
         self.decoder.record_bytes()
     }
 
-    /// The most page accesses that it can have, if its size tells: that of a file which is not compressed and
-    /// has records of one size, each of an object that is one page.
+    /// Return the most page accesses that it can have, if its size tells: that of a file which is
+    /// not compressed and has records of one size, each of an object that is one page.
     pub fn accesses_max(&self) -> Option<u64> {
         let size_bytes =
             self.input.size_bytes().filter(|_| self.compression() == Compression::None)?;
@@ -143,7 +144,7 @@ impl Reader {
         is_known.then_some(records)
     }
 
-    /// What the pages of objects are.
+    /// Return the rule by which objects get pages.
     pub const fn objects(&self) -> Objects {
         self.state.objects()
     }
@@ -153,17 +154,17 @@ impl Reader {
         self.state.has_objects()
     }
 
-    /// The page size that the trace itself states, if it does.
+    /// Return the page size that the trace itself states, if it does.
     pub const fn page_size(&self) -> Option<PageSize> {
         self.page_size
     }
 
-    /// What was read so far.
+    /// Return the counts so far.
     pub const fn counts(&self) -> ReadCounts {
         self.state.counts
     }
 
-    /// The file table of a recording.
+    /// Return the file table of a recording.
     pub const fn file_table(&self) -> Option<&Arc<FileTable>> {
         self.file_table.as_ref()
     }
@@ -174,14 +175,14 @@ impl Reader {
         self.input.is_truncated() || self.state.counts.torn_bytes > 0
     }
 
-    /// How much of the file on disk was fetched so far, and its size if that is known: for
-    /// progress bars.
+    /// Return the number of bytes of the file on disk fetched so far, and its size if that is
+    /// known: for progress bars.
     pub fn progress_bytes(&self) -> (u64, Option<u64>) {
         (self.input.fetched_bytes(), self.input.size_bytes())
     }
 }
 
-/// The format and the rows of a Parquet file.
+/// Return the format and the rows of a Parquet file.
 fn parquet(path: &Path, options: &ReadOptions) -> Result<(FormatName, ParquetRows), TraceError> {
     let (format, mapping) = match &options.columns {
         Some(mapping) => (FormatName::Columns, mapping.as_ref().clone()),

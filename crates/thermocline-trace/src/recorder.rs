@@ -112,7 +112,7 @@ impl<W: Write> Recorder<W> {
         Ok(())
     }
 
-    /// Bytes written so far, compressed.
+    /// Return the number of bytes written so far, compressed.
     pub const fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
@@ -139,7 +139,7 @@ mod tests {
     use crate::error::TraceError;
     use crate::{ReadOptions, Reader, Requests as _};
 
-    /// A recording of three frames, and how many requests are in it at the end of each.
+    /// Return a recording of three frames, and how many requests are in it at the end of each.
     fn recording() -> (Vec<u8>, Vec<(usize, usize)>) {
         let mut recorder = Recorder::new(vec![], "disk", &["by hand"]).unwrap();
         let mut ends = vec![];

@@ -8,44 +8,45 @@ pub const ADDRESS_BYTES_MAX: u64 = 1 << 63;
 /// No request may touch more pages than this.
 pub const REQUEST_PAGES_MAX: u64 = 1 << 24;
 
-/// What a client asked for.
+/// Request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When, in nanoseconds, as found in the file: absolute times stay absolute, formats without
-    /// times have 0 everywhere.
+    /// Arrival time in nanoseconds, as found in the file: absolute times stay absolute, formats
+    /// without times have 0 everywhere.
     pub at: Nanos,
-    /// Which direction.
+    /// Read or write.
     pub op: Op,
-    /// Which volume, numbered in order of first appearance.
+    /// Volume, numbered in order of first appearance.
     pub volume: u32,
-    /// Which part of the volume.
+    /// Part of the volume.
     pub extent: Extent,
 }
 
 /// A part of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// In formats that address bytes or sectors.
+    /// Bytes, in formats that address bytes or sectors.
     Bytes {
-        /// Where it begins.
+        /// Start.
         offset: u64,
-        /// How long it is; `offset + length` is at most 2^63.
+        /// Length; `offset + length` is at most 2^63.
         length: u64,
     },
-    /// In formats that number pages.
+    /// Pages, in formats that number pages.
     Pages {
         /// The first page's number.
         first: u64,
         /// Number of pages; `first + count` does not overflow.
         count: u64,
     },
-    /// In formats of objects with sizes: each object is an address space of its own.
+    /// Part of an object, in formats of objects with sizes: each object is an address space of its
+    /// own.
     Object {
-        /// Which object of the volume.
+        /// Number of the object in the volume.
         id: u64,
-        /// Where it begins within the object.
+        /// Start within the object.
         offset: u64,
-        /// How long it is; `offset + length` is at most 2^63.
+        /// Length; `offset + length` is at most 2^63.
         length: u64,
     },
 }
@@ -60,7 +61,7 @@ impl Extent {
         }
     }
 
-    /// Where it begins: in bytes or page numbers, and for an object in a number that only its
+    /// Return the start: in bytes or page numbers, and for an object in a number that only its
     /// [`end`](Self::end) is compared with.
     #[inline]
     pub const fn start(&self) -> u64 {
@@ -71,7 +72,7 @@ impl Extent {
         }
     }
 
-    /// Where an extent begins that continues this one.
+    /// Return the start of an extent that continues this one.
     #[inline]
     pub const fn end(&self) -> u64 {
         match self {
@@ -83,8 +84,9 @@ impl Extent {
         }
     }
 
-    /// The same extent where the pages of all objects are numbered in one address space. Objects get
-    /// places by a hash, so two of them share a page with a chance of about 2^-45 for each pair.
+    /// Return the same extent where the pages of all objects are numbered in one address space.
+    /// Objects get places by a hash, so two of them share a page with a chance of about 2^-45 for
+    /// each pair.
     #[must_use]
     pub const fn in_one_space(self, page_size: PageSize) -> Self {
         match self {
@@ -99,7 +101,7 @@ impl Extent {
     }
 }
 
-/// A number in place of the id of an object, so that neighbouring ids are far apart.
+/// Return a number in place of the id of an object, so that neighbouring ids are far apart.
 const fn scattered(id: u64) -> u64 {
     let mixed = (id ^ (id >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
@@ -129,12 +131,12 @@ impl PageSize {
         Ok(Self { shift: page_size_bytes.trailing_zeros() })
     }
 
-    /// The page size in bytes.
+    /// Return the page size in bytes.
     pub const fn bytes(self) -> u64 {
         1 << self.shift
     }
 
-    /// The pages that `extent` touches, as first page number and count.
+    /// Return the pages that `extent` touches, as first page number and count.
     ///
     /// Pages are pages whatever their size: page-numbered extents are returned as they are. The pages
     /// of an object are numbered within it.
@@ -152,8 +154,8 @@ impl PageSize {
         }
     }
 
-    /// Where `extent` lies in bytes, or `None` if a page number is too large for that, or it is a part
-    /// of an object, which has no address.
+    /// Return the range of `extent` in bytes, or `None` if a page number is too large for that, or
+    /// it is a part of an object, which has no address.
     pub fn byte_range(self, extent: Extent) -> Option<(u64, u64)> {
         match extent {
             Extent::Bytes { offset, length } => Some((offset, length)),
@@ -186,8 +188,7 @@ impl Default for PageSize {
     }
 }
 
-/// Anything that yields requests: a [`Reader`](crate::Reader), a
-/// [`Generator`](crate::generate::Generator).
+/// Source of requests: a [`Reader`](crate::Reader), a [`Generator`](crate::generate::Generator).
 pub trait Requests {
     /// Replaces `batch` by the next requests; `false` and an empty batch at the end.
     ///
@@ -195,10 +196,10 @@ pub trait Requests {
     /// If the source is unreadable, malformed, or ends without any request.
     fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, crate::TraceError>;
 
-    /// The names of the volumes seen so far; a request's `volume` indexes it.
+    /// Return the names of the volumes seen so far; a request's `volume` indexes it.
     fn volume_names(&self) -> &[String];
 
-    /// The file, or a name that stands for it in messages.
+    /// Return the file, or a name that stands for it in messages.
     fn path(&self) -> &std::path::Path;
 }
 

@@ -17,8 +17,8 @@ pub struct Reread<'a> {
 }
 
 impl CompiledTrace {
-    /// The requests that it was made of, to be read again: their pages, times and volumes are the same,
-    /// which client made them is not said.
+    /// Return the requests that it was made of, to be read again: their pages, times and volumes
+    /// are the same, which client made them is not said.
     pub const fn reread(&self) -> Reread<'_> {
         Reread { trace: self, requests: 0, accesses: 0 }
     }

@@ -34,7 +34,7 @@ const ONE_IN_EACH: u64 = {
 /// Children of a node, as a power of two.
 const NODE_SHIFT: u32 = 4;
 
-/// For each child of a node, 1 for the children behind it.
+/// For each child of a node, 1 for the children after it.
 static ONE_BEHIND: [[u32; 1 << NODE_SHIFT]; 1 << NODE_SHIFT] = {
     let mut table = [[0; 1 << NODE_SHIFT]; 1 << NODE_SHIFT];
     let mut place = 0;
@@ -67,7 +67,7 @@ pub struct ReuseDistance {
 struct Marks {
     count: u32,
     blocks: Vec<Block>,
-    /// From the bottom: sums over blocks, over nodes of blocks, and so on.
+    /// Levels from the bottom: sums over blocks, over nodes of blocks, and so on.
     levels: Vec<Vec<Node>>,
 }
 
@@ -75,18 +75,19 @@ struct Marks {
 #[repr(align(64))]
 struct Block {
     words: [u64; BLOCK_WORDS],
-    /// For each word the marks in the block before it. The bit above these sums means nothing.
+    /// For each word the marks in the block before it. The bit above these sums is undefined. The
+    /// bit above these sums means nothing.
     before: u64,
 }
 
-/// For each child the marks in the node before it; what is there for children behind the last mark means
-/// nothing.
+/// For each child the marks in the node before it; entries of children after the last mark are
+/// undefined.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Node([u32; 1 << NODE_SHIFT]);
 
 impl ReuseDistance {
-    /// For page ids below `pages`, none of them touched.
+    /// Create a structure for page ids below `pages`, none of them touched.
     pub fn new(pages: u32) -> Self {
         let slots = (pages as usize).saturating_mul(TOUCHES_PER_PAGE).max(1024);
         // The number of a touch is below `NEVER`.
@@ -221,7 +222,7 @@ impl Marks {
         after
     }
 
-    /// All marks, in order.
+    /// Return all marks, in order.
     fn iter(&self) -> impl Iterator<Item = u32> {
         let words = self.blocks.iter().flat_map(|block| block.words);
         words.zip((0_u32..).step_by(64)).flat_map(|(word, first)| {
@@ -271,7 +272,7 @@ const fn later_than(word: usize) -> u64 {
     ONE_IN_EACH << (SUM_BITS * (word + 1))
 }
 
-/// The block, the word in it and the bit in that of a touch.
+/// Return the block, the word in it and the bit in that of a touch.
 #[inline]
 const fn place(touch: u32) -> (usize, usize, u32) {
     let within = touch % BLOCK_BITS;

@@ -1,4 +1,4 @@
-//! Sequential runs of requests, found while they come.
+//! Detector of sequential runs of requests.
 //!
 //! A request continues a run if it begins where an earlier one of the same kind and volume ended, and
 //! that one is still known. So runs of several programs are told apart. There are two rules for what is
@@ -75,9 +75,10 @@ impl RunDetector {
         }
     }
 
-    /// The run that goes on as this one, by the second rule. Open CAS looks for a short one first, but
-    /// lets a long one grow: where the end of a log is written again and again, a new run begins beside
-    /// the old one. Of a request of several pages, that is the first one's matter only.
+    /// Return the run that goes on as this one, by the second rule. Open CAS looks for a short one
+    /// first, but lets a long one grow: where the end of a log is written again and again, a new
+    /// run begins beside the old one. Of a request of several pages, that is the first one's matter
+    /// only.
     fn remembered(&self, before: Stream, count: u64) -> Stream {
         let [first, second] =
             if count == 1 { [&self.short, &self.long] } else { [&self.long, &self.short] };
@@ -103,7 +104,8 @@ impl Stream {
 }
 
 impl Streams {
-    /// The place of the run that goes on as this one, the one that grew last if there are several.
+    /// Return the place of the run that goes on as this one, the one that grew last if there are
+    /// several.
     fn place(&self, Stream { op, volume, next, .. }: Stream) -> Option<usize> {
         let continues =
             |stream: &Stream| stream.next == next && stream.volume == volume && stream.op == op;
@@ -132,8 +134,8 @@ impl Streams {
 }
 
 impl CompiledTrace {
-    /// The sequential runs of this trace, for the accesses to pages that a sample has; `is_sampled` tells
-    /// that of a page by its id.
+    /// Return the sequential runs of this trace, for the accesses to pages that a sample has;
+    /// `is_sampled` tells that of a page by its id.
     pub fn run_lengths(&self, is_sampled: &[bool]) -> RunLengths {
         let numbers = self.page_numbers();
         let mut detector = RunDetector::default();

@@ -47,7 +47,7 @@ const BATCH_REQUESTS: usize = 4096;
 
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// What all requests were, those that are not in the sample too.
+/// Totals of all requests, those outside the sample included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Totals {
     /// Requests.
@@ -56,23 +56,23 @@ pub struct Totals {
     pub accesses: u64,
     /// Page accesses that write.
     pub writes: u64,
-    /// When the first of them came, in nanoseconds.
+    /// Time of the first one, in nanoseconds.
     pub first_ns: u64,
-    /// When the last of them came, in nanoseconds.
+    /// Time of the last one, in nanoseconds.
     pub last_ns: u64,
 }
 
-/// Where an access is among all accesses, those that are not in a sample too.
+/// Position of an access among all accesses, those outside the sample included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Page accesses before it.
     pub accesses: u64,
-    /// Those of them that write.
+    /// Number of those that write.
     pub writes: u64,
 }
 
 impl Place {
-    /// Where the access is that comes so many pages later in a request of this kind.
+    /// Return the place of the access that comes `pages` pages later in a request of this kind.
     const fn after(self, op: Op, pages: u64) -> Self {
         let writes = match op {
             Op::Read => 0,
@@ -117,7 +117,7 @@ struct Header {
 }
 
 impl RunningSample {
-    /// A sample that takes everything until it is full.
+    /// Create a sample that takes everything until it is full.
     pub fn new(page_size: PageSize, seed: u64) -> Self {
         Self {
             extents: Extents::new(page_size, EXTENT_PAGES, seed, MOST_REQUESTS),
@@ -127,7 +127,7 @@ impl RunningSample {
         }
     }
 
-    /// The same with room for so many requests, at least one.
+    /// Set the maximum number of requests, at least one.
     #[must_use]
     pub fn with_most_requests(mut self, most_requests: usize) -> Self {
         self.extents.most_requests = most_requests.max(1);
@@ -135,7 +135,7 @@ impl RunningSample {
         self
     }
 
-    /// The same in extents of so many pages, at least one; of a sample without requests.
+    /// Set the size of extents in pages, at least one; only before the first request.
     ///
     /// # Panics
     /// If there was a request.
@@ -146,7 +146,8 @@ impl RunningSample {
         self
     }
 
-    /// The same, no more of it than this share from the start; rounded down to a power of a half.
+    /// Return the same, no more of it than this share from the start; rounded down to a power of a
+    /// half.
     #[must_use]
     pub fn with_rate_at_most(mut self, rate: f64) -> Self {
         while self.rate() > rate && self.extents.halvings < HALVINGS_MAX {
@@ -155,27 +156,27 @@ impl RunningSample {
         self
     }
 
-    /// The share of the extents that is in the sample.
+    /// Return the share of the extents that is in the sample.
     pub fn rate(&self) -> f64 {
         self.extents.rate()
     }
 
-    /// Pages that are sampled together.
+    /// Return the number of pages that are sampled together.
     pub const fn extent_pages(&self) -> u64 {
         self.extents.extent_pages
     }
 
-    /// What all requests were.
+    /// Return the totals of all requests.
     pub const fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// The size of the pages.
+    /// Return the size of the pages.
     pub const fn page_size(&self) -> PageSize {
         self.extents.page_size
     }
 
-    /// Accesses in the sample.
+    /// Return the number of accesses in the sample.
     pub const fn sampled_accesses(&self) -> u64 {
         self.extents.sampled_accesses
     }
@@ -257,13 +258,13 @@ impl RunningSample {
         Ok(())
     }
 
-    /// The requests of the sample, from a source of this name.
+    /// Return the requests of the sample, from a source of this name.
     pub fn requests<'a>(&'a self, path: &'a Path) -> SampledRequests<'a> {
         let Extents { requests, .. } = &self.extents;
         SampledRequests { requests, volume_names: &self.volume_names, path, next: 0 }
     }
 
-    /// For each access of the sample, in order: where it is among all accesses.
+    /// Return the position of each access of the sample among all accesses, in order.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.extents.requests.iter().flat_map(|kept| {
             let pages = self.page_size().pages(kept.request.extent).1;
@@ -271,7 +272,7 @@ impl RunningSample {
         })
     }
 
-    /// For each access of the sample, in order: the sequential run that it ends.
+    /// Return the sequential run that each access of the sample ends, in order.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.extents.requests.iter().flat_map(|&Kept { request, before, .. }| {
             let pages = self.page_size().pages(request.extent).1;
@@ -422,7 +423,7 @@ fn open(path: &Path) -> std::io::Result<Lines> {
     Ok(BufReader::new(zstd::Decoder::new(File::open(path)?)?))
 }
 
-/// As long as a header may be.
+/// Maximum length of a header.
 const HEADER_BYTES_MAX: u64 = 1 << 20;
 
 fn first_line(path: &Path) -> std::io::Result<String> {
@@ -455,7 +456,7 @@ mod tests {
         )
     }
 
-    /// The pages of requests one by one.
+    /// Return the pages of requests one by one.
     fn pages_of(requests: &[Request]) -> Vec<(u64, Op, u32, u64)> {
         let mut all = vec![];
         for request in requests {

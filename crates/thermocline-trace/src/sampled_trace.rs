@@ -27,7 +27,7 @@ use crate::sampling::{Choice, Sampling};
 /// Records of a block, unless a test wants less: what a thread reads before it takes the next part of
 /// the file.
 const BLOCK_RECORDS: u64 = 1 << 17;
-/// Page numbers below this are told apart by a bit each.
+/// Limit of page numbers that are recorded with a bit each.
 const PAGES_MAX: u64 = 1 << 30;
 
 /// An access to a page of the sample.
@@ -35,7 +35,7 @@ const PAGES_MAX: u64 = 1 << 30;
 pub struct SampledAccess {
     /// Its place among all accesses of the trace.
     pub index: u64,
-    /// When its request came.
+    /// Arrival time of its request.
     pub at: Nanos,
     /// The page: those of the sample are numbered in the order of their first accesses.
     pub page: u32,
@@ -63,7 +63,7 @@ pub struct SampledTrace {
     pub writes: u64,
     /// `true` if any of its requests has a time other than 0.
     pub is_timed: bool,
-    /// What was read.
+    /// Counts of the reading.
     pub counts: ReadCounts,
 }
 
@@ -77,12 +77,13 @@ impl From<TraceError> for Unsuited {
 }
 
 impl SampledTrace {
-    /// Reads a sample of a file with so many threads. `progress` is told the bytes that are read, and how
-    /// many there are to be read in all.
+    /// Read a sample of a file with `threads` threads. `progress` gets the number of bytes read so
+    /// far, and of all bytes to read.
     ///
-    /// None if that cannot be, and the trace has to be [compiled](CompiledTrace::compile): the file is
-    /// compressed or no file, its records are not of one size, it numbers pages beyond 2^30, or there is an
-    /// error in it, of which compiling tells.
+    /// Returns `None` if that is impossible, and the trace has to be
+    /// [compiled](CompiledTrace::compile): the file is compressed or no file, its records are not
+    /// of one size, it numbers pages beyond 2^30, or there is an error in it, which compiling
+    /// reports.
     pub fn read(
         path: &Path,
         options: &ReadOptions,
@@ -133,11 +134,11 @@ struct File<'a> {
     size_bytes: u64,
     record_bytes: u64,
     block_records: u64,
-    /// How often it is read.
+    /// Number of times that it is read.
     passes: u64,
 }
 
-/// What a thread found in the blocks that it read.
+/// Results of a thread from the blocks that it read.
 struct Found {
     counts: ReadCounts,
     requests: u64,
@@ -150,7 +151,7 @@ struct Found {
     blocks: Vec<Block>,
 }
 
-/// What a block has.
+/// Contents of a block.
 struct Block {
     number: usize,
     accesses: u64,
@@ -164,7 +165,7 @@ struct Access {
     page: u64,
 }
 
-/// Which pages are taken.
+/// Pages that are taken.
 #[derive(Clone, Copy)]
 enum Taken<'a> {
     None,
@@ -436,7 +437,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of vscsi records: requests of some sectors, of which the largest are several pages.
+    /// Return a file of vscsi records: requests of some sectors, of which the largest are several
+    /// pages.
     fn vscsi(requests: &[(u32, u32, bool)]) -> Vec<u8> {
         let record = |(index, &(sector, length, is_write)): (usize, &(u32, u32, bool))| {
             let mut record = [1, length, 1].map(u32::to_le_bytes).concat();

@@ -32,7 +32,7 @@ const OUT: u32 = u32::MAX;
 /// The fraction of the golden ratio, as a share of 2^64, odd.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Which pages are in a sample.
+/// Pages of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     choice: Choice,
@@ -42,13 +42,13 @@ pub struct Sampling {
     extent_pages: u32,
 }
 
-/// How the pages of a sample are chosen.
+/// Rule by which the pages of a sample are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// Evenly among pages in the order of how often they are accessed.
     #[default]
     Even,
-    /// By a hash of the page's place on disk, as SHARDS does.
+    /// A hash of the page's place on disk decides, as in SHARDS.
     Hash,
 }
 
@@ -56,7 +56,7 @@ impl Choice {
     /// Every choice, with the word that users know it by.
     pub const WORDS: [(&str, Self); 2] = [("even", Self::Even), ("hash", Self::Hash)];
 
-    /// The word that users know it by.
+    /// Return the word that users know it by.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Even => "even",
@@ -64,7 +64,8 @@ impl Choice {
         }
     }
 
-    /// The key of a number, evenly spread over all numbers of 64 bits. Seeds give different keys.
+    /// Return the key of a number, evenly spread over all numbers of 64 bits. Seeds give different
+    /// keys.
     #[inline]
     pub const fn key(self, number: u64, seed: u64) -> u64 {
         match self {
@@ -75,8 +76,8 @@ impl Choice {
 }
 
 impl Sampling {
-    /// The share `rate` of the pages, above 0 and at most 1; samples by hash of the same seed contain each
-    /// other. None if the rate is no such share.
+    /// Return the share `rate` of the pages, above 0 and at most 1; samples by hash of the same
+    /// seed contain each other. None if the rate is no such share.
     pub fn new(rate: f64, choice: Choice, seed: u64) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -87,7 +88,7 @@ impl Sampling {
         (rate > 0.0 && rate <= 1.0).then_some(Self { choice, seed, threshold, extent_pages: 1 })
     }
 
-    /// The same share of the extents of so many pages, with all their pages.
+    /// Take the same share of the extents of `extent_pages` pages, with all their pages.
     ///
     /// # Panics
     /// If an extent has no page.
@@ -97,12 +98,12 @@ impl Sampling {
         Self { extent_pages, ..self }
     }
 
-    /// How the pages are chosen.
+    /// Return the rule by which the pages are chosen.
     pub const fn choice(&self) -> Choice {
         self.choice
     }
 
-    /// The share of pages.
+    /// Return the share of pages.
     pub const fn rate(&self) -> f64 {
         self.threshold as f64 / u64::MAX as f64
     }
@@ -113,15 +114,15 @@ impl Sampling {
         self.choice.key(number, self.seed) <= self.threshold
     }
 
-    /// The cells that are in the sample.
+    /// Return the cells that are in the sample.
     pub(crate) fn chosen(&self, cells: &Cells) -> ChosenCells {
         cells.chosen(self.rate(), self.seed)
     }
 }
 
 impl CompiledTrace {
-    /// For each page the number that a choice makes its key of in a sample of bounded size: what tells it
-    /// from others, or its rank by accesses, the least accessed first, ties by id.
+    /// Return for each page the number from which a choice makes its key in a sample of bounded
+    /// size: its identity, or its rank by accesses, the least accessed first, ties by id.
     pub fn sampling_numbers(&self, choice: Choice) -> Vec<u64> {
         if choice == Choice::Hash {
             return self.places().map(|(volume, page)| identity(volume, page)).collect();
@@ -157,12 +158,12 @@ impl CompiledTrace {
         self.places().map(|(volume, page)| chosen.has(cell_of(volume, page))).collect()
     }
 
-    /// The volume of every page and its number within the volume, by id.
+    /// Return the volume of every page and its number within the volume, by id.
     fn places(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         (0..self.footprint_pages()).map(|id| self.location(PageId(id)))
     }
 
-    /// How often every page is accessed, by id; no more than can be counted.
+    /// Count the accesses to every page, by id, up to the largest count.
     fn accesses_of_pages(&self) -> Vec<u32> {
         let mut accesses = vec![0_u32; self.page_numbers.len()];
         for packed in &*self.packed {
@@ -172,8 +173,8 @@ impl CompiledTrace {
         accesses
     }
 
-    /// The accesses to the sampled pages, with ids of their own; times and page numbers stay. None if
-    /// no page is in the sample.
+    /// Return the accesses to the sampled pages, with ids of their own; times and page numbers
+    /// stay. None if no page is in the sample.
     ///
     /// Requests keep their sampled accesses, and are left out if they have none. The times of the
     /// first and last request are those of the whole trace, which the sample stands for.
@@ -283,7 +284,7 @@ impl CompiledTrace {
         self
     }
 
-    /// The same trace before its first request.
+    /// Return the same trace before its first request.
     fn without_accesses(&self) -> Self {
         let Summary { first_at, last_at, .. } = self.summary;
         Self {

@@ -47,7 +47,7 @@ const SIZED_SCHEMA: &str = "message compiled_trace {
     required int32 bytes (INTEGER(32,false));
 }";
 
-/// What the columns of a compiled trace do not say.
+/// Parts of a compiled trace that its columns do not hold.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Metadata {
     version: u32,
@@ -71,7 +71,7 @@ const fn is_one(clients: &u8) -> bool {
 }
 
 impl Metadata {
-    /// That of a trace, for a form of some version.
+    /// Return the metadata of a trace, for a form of some version.
     pub(crate) fn of(trace: &CompiledTrace, version: u32) -> Self {
         Self {
             version,
@@ -140,8 +140,9 @@ impl CompiledTrace {
         writer.finish()
     }
 
-    /// Return `true` if a file is one that [`save`](Self::save) or [`save_mapped`](Self::save_mapped)
-    /// wrote; `false` if it cannot be read, or is no file, of which nothing is read.
+    /// Return `true` if a file is one that [`save`](Self::save) or
+    /// [`save_mapped`](Self::save_mapped) wrote; `false` if it cannot be read, or is not a regular
+    /// file, in which case nothing of it is read.
     pub fn is_saved(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if !path.is_file() {
@@ -218,7 +219,7 @@ impl CompiledTrace {
         })
     }
 
-    /// The request number and the time of every access.
+    /// Return the request number and the time of every access.
     fn rows(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..).zip(self.requests()).flat_map(|(number, request)| {
             std::iter::repeat_n((number, request.at.0), request.accesses.len())

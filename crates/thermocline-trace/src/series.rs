@@ -42,7 +42,8 @@ impl Series {
     /// Opens the first of the files, which are read in this order.
     ///
     /// # Errors
-    /// If that file cannot be opened, as [`Reader::open`]; later files fail when their turn comes.
+    /// If that file cannot be opened, as for [`Reader::open`]; later files fail when their turn
+    /// comes.
     ///
     /// # Panics
     /// If there is no file.
@@ -57,7 +58,7 @@ impl Series {
         Ok(Self { paths, options, name, part, opened: 1, volumes, last_at })
     }
 
-    /// The page size that the first file states, if it does.
+    /// Return the page size that the first file states, if it does.
     pub fn page_size(&self) -> Option<PageSize> {
         self.part.as_ref().and_then(|part| part.reader.page_size())
     }

@@ -1,4 +1,4 @@
-//! What a trace is like, in numbers.
+//! Statistics of a trace.
 
 use serde::Serialize;
 use thermocline_core::Nanos;
@@ -72,13 +72,13 @@ pub struct Stats {
     pub mean_references_per_page: f64,
     /// `true` if the trace has times.
     pub is_timed: bool,
-    /// From the earliest to the latest request, in nanoseconds.
+    /// Time from the earliest to the latest request, in nanoseconds.
     pub duration_ns: u64,
     /// Requests earlier than the one before them.
     pub time_reversals: u64,
     /// LRU hit ratios at [`LRU_PERCENTS`] of the footprint, all accesses counted.
     pub lru: Vec<LruHitRatio>,
-    /// What kind of workload it is.
+    /// Character of its workload.
     pub character: Character,
 }
 
@@ -120,7 +120,7 @@ impl Stats {
         }
     }
 
-    /// From the earliest to the latest request.
+    /// Return the time from the earliest to the latest request.
     pub const fn duration(&self) -> Nanos {
         Nanos(self.duration_ns)
     }

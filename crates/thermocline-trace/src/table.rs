@@ -14,7 +14,8 @@ pub(crate) type Slot = [u64; 2];
 pub(crate) struct Table(MmapMut);
 
 impl Table {
-    /// A table of `len` slots, all zero. Without memory for it the program ends, as with a vector.
+    /// Create a table of `len` slots, all zero. Without memory for it the program ends, as with a
+    /// vector.
     pub(crate) fn new(len: usize) -> Self {
         let layout = Layout::array::<Slot>(len).expect("a table is smaller than the address space");
         let map = MmapMut::map_anon(layout.size()).unwrap_or_else(|_| handle_alloc_error(layout));

@@ -23,7 +23,7 @@ pub struct RowBatch {
 #[derive(Clone, Debug)]
 pub struct RowColumn {
     values: RowValues,
-    /// Which rows have no value; empty if all have one.
+    /// Flags of the rows that have no value; empty if all have one.
     missing: Vec<bool>,
 }
 
@@ -40,7 +40,7 @@ pub enum RowValues {
     Nanos(Vec<i64>),
     /// Texts, one after the other.
     Text {
-        /// Where each begins; one more says where the last one ends.
+        /// Start of each; one more is the end of the last one.
         offsets: Vec<usize>,
         /// Their bytes.
         bytes: Vec<u8>,
@@ -123,8 +123,9 @@ impl RowColumn {
 }
 
 impl<S: Iterator<Item = Result<RowBatch, TraceError>>> TableReader<S> {
-    /// The rows of a table whose columns are called `columns`. Batches have those columns, in order, of
-    /// which [`Mapping::columns_used`] gives the numbers. `name` stands for a file in messages.
+    /// Return the rows of a table whose columns are called `columns`. Batches have those columns,
+    /// in order, of which [`Mapping::columns_used`] gives the numbers. `name` stands for a file in
+    /// messages.
     ///
     /// # Errors
     /// If the mapping names a column that is not there.
@@ -145,7 +146,7 @@ impl<S: Iterator<Item = Result<RowBatch, TraceError>>> TableReader<S> {
         Ok(Self { batches, name, used, meaning, state, batch, next: 0 })
     }
 
-    /// What was seen so far besides requests.
+    /// Return the counts of the contents besides requests.
     pub const fn counts(&self) -> &ReadCounts {
         &self.state.counts
     }

@@ -21,7 +21,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The whole line, which has no line end.
+    /// Return the whole line, which has no line end.
     pub const fn new(line: &'a [u8]) -> Self {
         Self { rest: Some(line) }
     }
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
         if begin == end { Err(missing(field)) } else { Ok(&rest[begin..]) }
     }
 
-    /// What has not been taken yet, without the blanks around it.
+    /// Return the remaining text, without the blanks around it.
     pub fn rest(&self) -> &'a [u8] {
         self.rest.unwrap_or_default().trim_ascii()
     }
@@ -130,7 +130,7 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
     Ok(value)
 }
 
-/// The number that eight digits write, all at once; none if one is no digit.
+/// Return the number that eight digits write, all at once; none if one is no digit.
 #[inline]
 const fn eight_digits(text: [u8; 8]) -> Option<u64> {
     const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
@@ -246,13 +246,13 @@ pub(crate) fn rfc3339(text: &[u8]) -> Result<u64, Reason> {
     ns.and_then(|ns| ns.checked_add(fraction_ns)).ok_or_else(wrong)
 }
 
-/// A first line without the mark that some programs put before UTF-8.
+/// Return a first line without the mark that some programs put before UTF-8.
 #[inline]
 pub(crate) fn without_byte_order_mark(line: &[u8]) -> &[u8] {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
-/// A byte extent, if it is a possible one.
+/// Return a byte extent, if it is a possible one.
 #[inline]
 pub(crate) fn bytes(offset: u64, length: u64) -> Result<Extent, Reason> {
     if length > REQUEST_BYTES_MAX {
@@ -264,13 +264,13 @@ pub(crate) fn bytes(offset: u64, length: u64) -> Result<Extent, Reason> {
     Ok(Extent::Bytes { offset, length })
 }
 
-/// The byte extent of `count` sectors from `first`, if it is a possible one.
+/// Return the byte extent of `count` sectors from `first`, if it is a possible one.
 #[inline]
 pub(crate) fn sectors(first: u64, count: u64) -> Result<Extent, Reason> {
     bytes(sector_offset(first)?, count.saturating_mul(SECTOR_BYTES))
 }
 
-/// Where a sector begins, in bytes.
+/// Return the start of a sector, in bytes.
 #[inline]
 pub(crate) fn sector_offset(sector: u64) -> Result<u64, Reason> {
     if sector > ADDRESS_BYTES_MAX / SECTOR_BYTES {
@@ -279,7 +279,7 @@ pub(crate) fn sector_offset(sector: u64) -> Result<u64, Reason> {
     Ok(sector * SECTOR_BYTES)
 }
 
-/// A page extent, if it is a possible one.
+/// Return a page extent, if it is a possible one.
 #[inline]
 pub(crate) fn pages(first: u64, count: u64) -> Result<Extent, Reason> {
     if count > REQUEST_PAGES_MAX {
@@ -291,14 +291,14 @@ pub(crate) fn pages(first: u64, count: u64) -> Result<Extent, Reason> {
     Ok(Extent::Pages { first, count })
 }
 
-/// A part of an object, if it is a possible one.
+/// Return a part of an object, if it is a possible one.
 #[inline]
 pub(crate) fn object(id: u64, offset: u64, length: u64) -> Result<Extent, Reason> {
     bytes(offset, length)?;
     Ok(Extent::Object { id, offset, length })
 }
 
-/// The page that stands for an object whatever its size.
+/// Return the page that stands for an object whatever its size.
 #[inline]
 pub(crate) fn page_of_object(id: u64) -> Result<Extent, Reason> {
     if id == u64::MAX {
@@ -307,7 +307,7 @@ pub(crate) fn page_of_object(id: u64) -> Result<Extent, Reason> {
     Ok(Extent::Pages { first: id, count: 1 })
 }
 
-/// The direction that a one-letter code stands for.
+/// Return the direction that a one-letter code stands for.
 #[inline]
 pub(crate) fn letter_op(text: &[u8]) -> Result<Op, Reason> {
     match text {
@@ -317,7 +317,7 @@ pub(crate) fn letter_op(text: &[u8]) -> Result<Op, Reason> {
     }
 }
 
-/// The direction that a whole word stands for.
+/// Return the direction that a whole word stands for.
 #[inline]
 pub(crate) fn word_op(text: &[u8]) -> Result<Op, Reason> {
     if text.eq_ignore_ascii_case(b"read") {
@@ -350,7 +350,7 @@ impl Joined {
         Ok(Self { text, length })
     }
 
-    /// The name.
+    /// Return the name.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.text[..self.length]
     }

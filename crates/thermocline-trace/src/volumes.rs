@@ -13,7 +13,7 @@ const SHORT_SLOTS: usize = 64;
 pub(crate) struct Volumes {
     names: Vec<String>,
     number_of: HashMap<Box<[u8]>, u32>,
-    /// Packed short names and their numbers; 0 is no name.
+    /// Packed short names and their numbers; 0 is not a name.
     recent: [(u64, u32); SHORT_SLOTS],
 }
 
@@ -24,7 +24,7 @@ impl Default for Volumes {
 }
 
 impl Volumes {
-    /// The number of the volume called `name`.
+    /// Return the number of the volume called `name`.
     #[inline]
     pub(crate) fn number(&mut self, name: &[u8]) -> u32 {
         if name.len() > SHORT_BYTES {
@@ -44,7 +44,7 @@ impl Volumes {
         number
     }
 
-    /// All names so far, in order of their numbers.
+    /// Return all names so far, in order of their numbers.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }

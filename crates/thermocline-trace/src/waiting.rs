@@ -16,12 +16,12 @@ pub struct Waiting<T> {
 }
 
 impl<T: Copy> Waiting<T> {
-    /// As many changes as can wait, all of which change `nothing`.
+    /// Create a queue of the maximum number of changes, all of which change `nothing`.
     pub const fn new(nothing: T) -> Self {
         Self { items: [nothing; WAITING], oldest: 0 }
     }
 
-    /// Has a change wait whose memory was just asked for; returns the one that has waited longest.
+    /// Queue a change whose memory was just prefetched; return the one that has waited longest.
     #[inline]
     pub const fn put(&mut self, item: T) -> T {
         let oldest = mem::replace(&mut self.items[self.oldest], item);
@@ -29,7 +29,7 @@ impl<T: Copy> Waiting<T> {
         oldest
     }
 
-    /// Those that still wait, the oldest first.
+    /// Return the changes that still wait, the oldest first.
     pub fn into_items(self) -> impl Iterator<Item = T> {
         let (newer, older) = self.items.split_at(self.oldest);
         let items: Vec<T> = older.iter().chain(newer).copied().collect();

@@ -1,4 +1,4 @@
-//! Heads of public corpora, if they are at hand, against what was counted in them with other programs.
+//! Compares heads of public corpora, if they are available, with counts of other programs.
 //!
 //! The tests look for them in the folder `THERMOCLINE_TRACES`, or beside the checkout, and say so when
 //! they skip.

@@ -1,4 +1,4 @@
-//! Whatever the bytes, reading ends in requests or in an error, and never in a panic.
+//! For any bytes, reading ends in requests or in an error, and never in a panic.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -129,7 +129,8 @@ const SAMPLES: &[&str] = &[
     "5,R,4096,512,\"a,\"\"b\",2\n6,w,0,8,b,1\n",
 ];
 
-/// The magic number and the version of lcs, or letters of the old one, and records behind the header.
+/// Return the magic number and the version of lcs, or letters of the old one, and records behind
+/// the header.
 fn lcs(version: u64) -> Vec<u8> {
     let magic = 0x1234_5678_9abc_def0_u64.to_le_bytes();
     if version == 0 {

@@ -1,4 +1,4 @@
-//! Real traces, if they are at hand, against what is published or was counted about them.
+//! Compares real traces, if they are available, with their published or counted figures.
 //!
 //! They may not be redistributed. The tests look for them in the folder `THERMOCLINE_TRACES`, or
 //! beside the checkout, and say so when they skip.
@@ -9,7 +9,7 @@ use thermocline_trace::{
     CompiledTrace, FormatName, PageSize, ReadCounts, ReadOptions, Reader, Stats,
 };
 
-/// The folder with the traces, if there is one.
+/// Return the folder with the traces, if there is one.
 fn folder(part: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let root = std::env::var_os("THERMOCLINE_TRACES").map_or_else(beside, PathBuf::from);
@@ -26,12 +26,12 @@ fn skip(path: &Path) {
     eprintln!("skipped: {} is absent", path.display());
 }
 
-/// What is known about a trace.
+/// Known figures of a trace.
 struct Known {
     file: &'static str,
     format: FormatName,
     requests: u64,
-    /// Of requests, in percent, rounded.
+    /// Share of requests, in percent, rounded.
     write_percent: f64,
     accesses: Option<u64>,
     other_events: u64,

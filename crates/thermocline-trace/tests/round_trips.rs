@@ -1,4 +1,4 @@
-//! What is written is read back: every output format, and saved compiled traces.
+//! Reads back every written form: all output formats, and saved compiled traces.
 
 use std::io::Cursor;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! How the paper's claims are judged.
+//! Judges of the paper's claims.
 
 use serde::Deserialize;
 
@@ -6,7 +6,8 @@ use super::{Sizes, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, spread};
 use crate::study::in_order;
 
-/// How a claim is judged; `on` is how the names of its workloads begin, of all if it is absent.
+/// Rule by which a claim is judged. `on` is the prefix of the names of its workloads; without it,
+/// all count.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
@@ -36,7 +37,7 @@ pub(super) fn judge(stated: &Stated<Judge>, results: &[WorkloadResult]) -> Claim
 /// The share of I/O time that HAT saves on a workload at these sizes.
 type Saving<'a> = (&'a WorkloadResult, Sizes<'a>, f64);
 
-/// The savings against a rival, at all sizes of every workload.
+/// Return the savings against a rival, at all sizes of every workload.
 fn savings<'a>(results: impl Iterator<Item = &'a WorkloadResult>, rival: &str) -> Vec<Saving<'a>> {
     let savings = results.flat_map(|result| {
         let hats = result.points.iter().filter(|point| point.label == "HAT");
@@ -59,7 +60,8 @@ fn saves(savings: &[Saving<'_>]) -> Option<Measured> {
     Some(Measured::points(words, saved, savings.len()))
 }
 
-/// At how many sizes of memory HAT is slower with the least flash, and faster with some other.
+/// Measure at how many sizes of memory HAT is slower with the least flash, and faster with some
+/// other.
 fn overtakes(savings: &[Saving<'_>], rival: &str) -> Option<Measured> {
     let memories = in_order(savings.iter().map(|(_, (memory, _), _)| *memory));
     let of_memories = memories.iter().filter_map(|&memory| {

@@ -22,7 +22,7 @@ use crate::workload::Workload;
 use claims::Judge;
 use wear::{Wear, WearExperiment};
 
-/// What is to be run.
+/// Experiment to run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
@@ -33,7 +33,7 @@ pub(crate) struct Experiment {
     /// Flash sizes, as multiples of memory.
     flash_ratios: Vec<f64>,
     nonhot: NonHot,
-    /// What the policies do to the flash.
+    /// Wear of the flash under the policies.
     wear: WearExperiment,
     #[serde(rename = "contender")]
     contenders: Vec<Contender>,
@@ -80,7 +80,7 @@ struct Contender {
     without_flash: bool,
 }
 
-/// What one workload showed.
+/// Results of one workload.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkloadResult {
     /// The workload's name.
@@ -91,7 +91,7 @@ pub(crate) struct WorkloadResult {
     readings: Vec<Point>,
     /// HAT at every non-hot ratio.
     nonhot: Vec<Point>,
-    /// What each contender did to the flash.
+    /// Wear of the flash under each contender.
     wear: Vec<Wear>,
 }
 
@@ -104,11 +104,11 @@ pub(crate) struct Point {
     memory: String,
     /// Flash size divided by memory size.
     flash_ratio: f64,
-    /// What it found.
+    /// Results of the run.
     summary: Summary,
 }
 
-/// Where a point lies: a size of memory, and flash size divided by it.
+/// Position of a point: a size of memory, and flash size divided by it.
 type Sizes<'a> = (&'a str, f64);
 
 /// A run to make.
@@ -221,7 +221,7 @@ impl Study for Experiment {
 }
 
 impl Contender {
-    /// The parameter sets that it is tried with.
+    /// Return the parameter sets that it is tried with.
     fn variants(&self) -> Vec<Vec<(String, String)>> {
         let fixed: Vec<(String, String)> = self.parameters.clone().into_iter().collect();
         if self.tried.is_empty() {
@@ -239,15 +239,15 @@ impl Point {
         (self.memory.as_str(), self.flash_ratio)
     }
 
-    /// The share of I/O time that it saves against a contender at the same sizes; less than 0 if it
-    /// takes more.
+    /// Return the share of I/O time that it saves against a contender at the same sizes; less than
+    /// 0 if it takes more.
     fn saving(&self, points: &[Self], rival: &str) -> Option<f64> {
         let rival = find(points, rival, self.sizes())?;
         Some(1.0 - self.summary.io_time_ms / rival.summary.io_time_ms)
     }
 }
 
-/// The point of a contender at these sizes.
+/// Return the point of a contender at these sizes.
 fn find<'a>(points: &'a [Point], label: &str, sizes: Sizes<'_>) -> Option<&'a Point> {
     points.iter().find(|point| point.label == label && are_equal(point.sizes(), sizes))
 }
@@ -268,7 +268,7 @@ fn prepare(
     Ok(Prepared { label: label.into(), memory: memory.into(), flash_ratio, configuration })
 }
 
-/// Of several runs of one contender at the same sizes, the one with the least I/O time.
+/// Choose, of several runs of one contender at the same sizes, the one with the least I/O time.
 fn best(points: Vec<Point>) -> Vec<Point> {
     let mut best: Vec<Point> = vec![];
     for point in points {

@@ -7,7 +7,7 @@ use crate::study::{TextTable, in_order};
 use thermocline_lab::metric::grouped;
 use thermocline_lab::report::{Axis, Cell, LineChart, Report, Series, Table};
 
-/// What the policies did to the flash, workload by workload.
+/// Tabulate the wear of the flash, workload by workload.
 pub(super) fn wear_table(results: &[WorkloadResult]) -> TextTable {
     let header = [
         "workload",
@@ -45,8 +45,8 @@ pub(super) fn wear_table(results: &[WorkloadResult]) -> TextTable {
     }
 }
 
-/// How the readings of HAT compare with the default one, and which of the paper's statements come
-/// true under each.
+/// Compare the readings of HAT with the default one, and the statements of the paper that come true
+/// under each.
 pub(super) fn readings(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
     let header = ["reading of HAT", "beats TAC", "beats FaCE+GSC", "I/O time beside the default"];
     let default = results.iter().flat_map(|result| {
@@ -85,7 +85,7 @@ pub(super) fn readings(experiment: &Experiment, results: &[WorkloadResult]) -> T
     }
 }
 
-/// At how many points a reading saves I/O time, and how much.
+/// Describe at how many points a reading saves I/O time, and the amount.
 fn won(savings: &mut [f64]) -> String {
     let points = savings.len();
     let faster = savings.iter().filter(|&&saving| saving > 0.0).count();
@@ -93,7 +93,7 @@ fn won(savings: &mut [f64]) -> String {
         .map_or_else(|| "-".into(), |spread| format!("{faster} of {points}, {spread}"))
 }
 
-/// The I/O times of one workload with memory of one size.
+/// Return the I/O times of one workload with memory of one size.
 pub(super) fn io_times(result: &WorkloadResult, memory: &str) -> TextTable {
     let ratios = flash_ratios(result);
     let mut header = vec!["flash/memory".to_owned()];
@@ -204,7 +204,7 @@ fn nonhot_ratio(point: &Point) -> String {
         .map_or_else(String::new, ToString::to_string)
 }
 
-/// The four raw counts beside the weighted time.
+/// Return the four raw counts beside the weighted time.
 fn counts(results: &[WorkloadResult]) -> Table {
     let header = [
         "workload",

@@ -1,4 +1,4 @@
-//! What the policies do to the flash: not in the paper, but what its flash writes come to.
+//! Wear of the flash under the policies: not in the paper, but a consequence of its flash writes.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::{Experiment, Point, are_equal};
 use crate::hierarchy::memory_and_flash;
 use crate::study::Done;
 
-/// How wear is measured.
+/// Parameters by which wear is measured.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WearExperiment {
@@ -29,7 +29,7 @@ pub(crate) struct WearExperiment {
     pub(super) closed_loop: u32,
 }
 
-/// What one contender did to the flash.
+/// Wear of the flash under one contender.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Wear {
     /// The contender.
@@ -49,8 +49,8 @@ pub(crate) struct Wear {
     pub(super) read_response_us: f64,
 }
 
-/// The drive, with flash pages no larger than the trace's, in blocks of the same bytes: drives map
-/// parts of their pages, and wear follows what is mapped.
+/// Return the drive, with flash pages no larger than the trace's, in blocks of the same bytes:
+/// drives map parts of their pages, and wear follows what is mapped.
 fn drive_of_pages(ssd: &str, page_size_bytes: u64) -> Result<SsdConfig, LabError> {
     let mut config = SsdConfig::preset(ssd)?;
     let parts = u32::try_from(config.page_size_bytes() / page_size_bytes).unwrap_or(1).max(1);

@@ -181,7 +181,7 @@ impl Architecture {
     }
 }
 
-/// The mean response time of reads of one tier's device, in milliseconds.
+/// Return the mean response time of reads of one tier's device, in milliseconds.
 fn read_ms(summary: &Summary, tier: usize) -> f64 {
     let timing = summary.timing.as_ref().expect("time was simulated");
     timing.devices[tier].response_us.read.mean / 1000.0

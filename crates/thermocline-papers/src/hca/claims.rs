@@ -1,4 +1,4 @@
-//! How the paper's claims are judged.
+//! Judges of the paper's claims.
 
 use serde::Deserialize;
 
@@ -7,13 +7,13 @@ use super::{
 };
 use crate::claim::{Claim, Measured, Stated, all, is_near};
 
-/// How a claim is judged.
+/// Rule by which a claim is judged.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Judge {
-    /// Of each workload of the file system.
+    /// Claim about each workload of the file system.
     System(OfSystem),
-    /// Of all traces.
+    /// Claim about all traces.
     Traces(OfTraces),
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum OfSystem {
     DiskHits,
     /// A figure with an SSD, divided by that without.
     Factor(Figure),
-    /// By how much an SSD reduces a figure.
+    /// An SSD reduces a figure by the share that the paper states.
     Reduction(Figure),
     /// The hit ratio of ARC without an SSD and with one.
     ArcHits,
@@ -64,7 +64,7 @@ pub(crate) enum OfTraces {
 }
 
 impl Figure {
-    /// The paper's values: baseline, then hybrid.
+    /// Return the paper's values: baseline, then hybrid.
     fn of_paper(self, workload: &SystemWorkload) -> [f64; 2] {
         match self {
             Self::Iops => workload.iops,
@@ -85,7 +85,8 @@ impl Figure {
 }
 
 impl Experiment {
-    /// All claims: those about the file system one workload after the other, then the others.
+    /// Return all claims: those about the file system one workload after the other, then the
+    /// others.
     pub(super) fn judge_all(&self, stated: &[Stated<Judge>], results: &Results) -> Vec<Claim> {
         let mut claims = vec![];
         for (workload, result) in self.system.workloads.iter().zip(&results.system) {
@@ -110,7 +111,8 @@ impl Experiment {
         (1.0 / self.tolerance_factor..=self.tolerance_factor).contains(&(ours / paper))
     }
 
-    /// A claim about one workload of the file system; none if the paper says nothing about it.
+    /// Return a claim about one workload of the file system; none if the paper says nothing about
+    /// it.
     fn of_system(
         &self,
         stated: &Stated<Judge>,
@@ -242,14 +244,15 @@ impl Experiment {
         }
     }
 
-    /// The points with the transient buffer that is shown.
+    /// Return the points with the transient buffer that is shown.
     fn shown<'a>(&self, trace: &'a TraceResult) -> impl Iterator<Item = &'a Point> + use<'a> {
         let buffer_pages = self.architecture.shown_buffer_pages;
         trace.points.iter().filter(move |point| point.buffer_pages == buffer_pages)
     }
 }
 
-/// That something is so for each pair of cells with equal RAM of which one is the `smaller`.
+/// Measure whether a property holds for each pair of cells with equal RAM of which one is the
+/// `smaller`.
 fn pairs(
     cells: &[Cell],
     smaller: impl Fn(&Cell, &Cell) -> bool,
@@ -262,7 +265,8 @@ fn pairs(
     })
 }
 
-/// Of each size, whether the next larger transient buffer lowers the I/Os per second of the SSD.
+/// Return, for each size, `true` if the next larger transient buffer lowers the I/Os per second of
+/// the SSD.
 fn lowered(trace: &TraceResult) -> impl Iterator<Item = bool> {
     trace.points.iter().filter_map(|one| {
         let more = trace.points.iter().find(|other| {

@@ -14,14 +14,14 @@ use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest, Queueing
 
 use super::Writes;
 
-/// What happened in one interval.
+/// Counts of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Page accesses by the tier that each was found in, the disk last.
     pub(super) hits: [u64; 3],
     /// Page accesses that a reader waited for.
     pub(super) reads: u64,
-    /// How long they waited, all together.
+    /// Total waiting time.
     pub(super) waited_ns: u64,
     /// Page accesses to SSD and disk that a page was found in.
     pub(super) storage: u64,
@@ -33,9 +33,9 @@ pub(super) struct Machine {
     policy: BoxedPolicy,
     needs_clock: bool,
     actions: Actions,
-    /// What one I/O takes in RAM, and on the SSD if there is one.
+    /// Service time of one I/O in RAM, and on the SSD if there is one.
     service: Vec<Nanos>,
-    /// When the SSD has done all that it was given.
+    /// Time at which the SSD has completed all its work.
     ssd_free_at: Nanos,
     disk: Disk,
     jobs: Vec<Job>,
@@ -59,12 +59,12 @@ pub(super) struct Disk {
     given: BTreeMap<Ticket, u32>,
 }
 
-/// What an access, or the policy of its own accord, asks of the devices, one step after the other.
+/// Work that an access, or the policy on its own, asks of the devices, one step after the other.
 #[derive(Debug, Default)]
 struct Job {
     steps: Vec<Step>,
     next: usize,
-    /// The reader is answered after so many steps.
+    /// Number of steps after which the reader is answered.
     answered_after: usize,
     /// Whoever waits for the answer.
     reader: Option<Reader>,
@@ -86,12 +86,12 @@ struct Reader {
     interval: usize,
 }
 
-/// What is accessed.
+/// Pages that are accessed.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     /// Threads that read.
     pub(super) readers: u32,
-    /// What is written besides.
+    /// Additional writes.
     pub(super) writes: Option<Writes>,
     /// Pages of the working set, the log's last.
     pub(super) pages: u32,
@@ -100,7 +100,7 @@ pub(super) struct Load {
 }
 
 impl Disk {
-    /// A disk that is given so many requests at once, with pages so far apart.
+    /// Create a disk that is given `queue_depth` requests at once, with pages `stride` apart.
     pub(super) fn new(hdd: Hdd, queue_depth: usize, stride: u64) -> Self {
         let (waiting, given) = (VecDeque::new(), BTreeMap::new());
         Self { hdd, queue_depth, stride, waiting, given }
@@ -118,7 +118,7 @@ impl Disk {
         self.fill(at)
     }
 
-    /// When something happens next, if nothing more is submitted.
+    /// Return the time of the next event, if nothing more is submitted.
     pub(super) fn next_event(&self) -> Option<Nanos> {
         self.hdd.next_event()
     }
@@ -147,7 +147,7 @@ impl Disk {
 }
 
 impl Machine {
-    /// With one I/O taking so long in RAM, and on the SSD if there is one.
+    /// Create a simulation with the service time of one I/O in RAM, and on the SSD if there is one.
     pub(super) fn new(
         policy: BoxedPolicy,
         needs_clock: bool,
@@ -168,7 +168,7 @@ impl Machine {
         }
     }
 
-    /// Runs a load for so long, and tells of every interval.
+    /// Run a load for some time, and report every interval.
     pub(super) fn run(
         mut self,
         load: &Load,
@@ -205,7 +205,7 @@ impl Machine {
         Ok(self.tallies)
     }
 
-    /// A reader reads its next page; what is written after so many reads follows.
+    /// Let a reader read its next page; the write that is due after that number of reads follows.
     fn read(
         &mut self,
         now: Nanos,
@@ -255,7 +255,7 @@ impl Machine {
         self.go_on(job, now)
     }
 
-    /// A job of some actions.
+    /// Create a job of some actions.
     fn job(&mut self, actions: &[Action], reader: Option<Reader>) -> u32 {
         let number = self.free_jobs.pop().unwrap_or_else(|| {
             self.jobs.push(Job::default());
@@ -344,13 +344,13 @@ impl Accesses {
         Self { random: SplitMix64::new(seed), writes, pages, data_pages, reads: 0 }
     }
 
-    /// The next read.
+    /// Return the next read.
     pub(super) fn read(&mut self) -> Access {
         self.reads += 1;
         Access { page: below(&mut self.random, self.data_pages), op: Op::Read, client: 0 }
     }
 
-    /// The pages that are written after the last read.
+    /// Return the pages that are written after the last read.
     pub(super) fn writes(&mut self) -> Vec<PageId> {
         let Some(writes) = self.writes else { return vec![] };
         let mut pages = vec![];
@@ -369,7 +369,7 @@ impl Accesses {
     }
 }
 
-/// A page below that one, all alike: the upper half of the product with 32 random bits.
+/// Return a page below that one, all alike: the upper half of the product with 32 random bits.
 fn below(random: &mut SplitMix64, pages: u32) -> PageId {
     let page = (((random.bits() >> 32) * u64::from(pages)) >> 32) as u32;
     PageId(page)
@@ -385,7 +385,7 @@ mod tests {
     const RAM_NS: u64 = 10_000;
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// A RAM of so many pages over a disk, and this many pages all over the disk.
+    /// Return a RAM of so many pages over a disk, and this many pages all over the disk.
     fn machine(capacity_pages: u32, pages: u32, queue_depth: usize) -> Machine {
         let entry = registry::find("lru").unwrap();
         let setup = Setup {

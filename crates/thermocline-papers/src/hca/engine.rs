@@ -25,7 +25,7 @@ struct SimulatedDriver {
     /// Moves the bytes.
     memory: MemoryDriver,
     now: Nanos,
-    /// What one I/O takes on the SSD.
+    /// Service time of one I/O on the SSD.
     ssd_ns: u64,
     ssd_free_at: Nanos,
     disk: Disk,
@@ -33,19 +33,19 @@ struct SimulatedDriver {
     io_bytes: u64,
     /// Operations that are on their way, by their numbers here.
     taken: BTreeMap<u32, Operation>,
-    /// When the SSD completes which of them.
+    /// Completions of the SSD: their times and requests.
     ssd: BinaryHeap<Reverse<(Nanos, u32)>>,
     next_number: u32,
-    /// Why the disk refused something.
+    /// Reason why the disk refused a request.
     failure: Option<QueueingError>,
 }
 
-/// What the engine runs on.
+/// Hardware that the engine runs on.
 #[derive(Debug)]
 pub(super) struct Hardware {
-    /// What one I/O takes in RAM.
+    /// Service time of one I/O in RAM.
     pub(super) ram: Nanos,
-    /// What one I/O takes on the SSD.
+    /// Service time of one I/O on the SSD.
     pub(super) ssd: Nanos,
     /// The disk.
     pub(super) disk: Disk,
@@ -71,7 +71,7 @@ impl SimulatedDriver {
         }
     }
 
-    /// When a device completes something next.
+    /// Return the time at which a device completes its next request.
     fn next_event(&self) -> Option<Nanos> {
         let ssd = self.ssd.peek().map(|next| next.0.0);
         [ssd, self.disk.next_event()].into_iter().flatten().min()
@@ -147,7 +147,7 @@ impl Driver for SimulatedDriver {
     }
 }
 
-/// Who asked for something, and when.
+/// Reader that made a request, and the time.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     /// The reader that waits; none for a write.
@@ -169,7 +169,7 @@ struct Loaded {
     idle: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
-/// Why an engine could not run a load.
+/// Reason why an engine could not run a load.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EngineError {
     /// It could not be set up.
@@ -183,7 +183,7 @@ pub(super) enum EngineError {
     Request(String),
 }
 
-/// Runs a load on an engine for so long, and tells of every interval.
+/// Run a load on an engine for some time, and report every interval.
 pub(super) fn run(
     options: Options,
     hardware: Hardware,

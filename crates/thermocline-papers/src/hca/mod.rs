@@ -32,13 +32,13 @@ pub use figures::Figures;
 /// a sync has not made durable yet, which must stay few beside the working set.
 const ENGINE_SCALE_MAX: u32 = 256;
 
-/// What is to be run.
+/// Experiment to run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// How near a share must come to the paper's to confirm it, in points.
+    /// Maximum distance of a share from the paper's that still confirms it, in percentage points.
     tolerance_points: f64,
-    /// How near a factor must come to the paper's to confirm it.
+    /// Maximum distance of a factor from the paper's that still confirms it.
     tolerance_factor: f64,
     /// The file system.
     system: System,
@@ -52,13 +52,13 @@ pub(crate) struct Experiment {
 pub(crate) struct System {
     /// The record size of the file system.
     page_size_bytes: u64,
-    /// How long each run takes.
+    /// Duration of each run.
     duration_s: u64,
-    /// How often figures are taken.
+    /// Interval between snapshots of the figures.
     snapshot_s: u64,
     /// The seed of all accesses.
     seed: u64,
-    /// What one I/O transfers: pages may lie further apart.
+    /// Bytes that one I/O transfers: pages may lie further apart.
     io_bytes: u64,
     /// An I/O in RAM, in milliseconds.
     ram_ms: f64,
@@ -84,7 +84,7 @@ pub(crate) struct System {
     working_set_gib_choices: Vec<u32>,
     /// Parameters of the L2ARC that differ from the defaults.
     feed: BTreeMap<String, String>,
-    /// What is run.
+    /// Workloads to run.
     #[serde(rename = "workload")]
     workloads: Vec<SystemWorkload>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct System {
 pub(crate) struct SystemDisk {
     /// The preset.
     drive: String,
-    /// In which order it serves the requests that it has.
+    /// Order in which it serves the requests that it has.
     scheduling: Scheduling,
     /// Requests that it is given at once.
     queue_depth: usize,
@@ -109,7 +109,7 @@ pub(crate) struct SystemWorkload {
     name: String,
     /// Threads that read a random page each, again and again.
     readers: u32,
-    /// What is written, if anything is.
+    /// Writes, if there are any.
     writes: Option<Writes>,
     /// I/Os per second of the workload.
     iops: [f64; 2],
@@ -133,7 +133,7 @@ pub(crate) struct SystemWorkload {
     cell_iops: Vec<Vec<f64>>,
 }
 
-/// What a workload writes besides.
+/// Writes of a workload besides its reads.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Writes {
@@ -165,20 +165,20 @@ pub(crate) struct Architecture {
     ssd: String,
     /// An I/O in RAM, in microseconds.
     ram_us: f64,
-    /// How long counts live: readings of `hca`.
+    /// Lifetimes of counts: readings of `hca`.
     counts: Vec<String>,
     /// Dollars per GiB of RAM.
     ram_price: f64,
     /// Dollars per GiB of disk.
     disk_price: f64,
-    /// How many times a GiB of SSD is cheaper than one of RAM.
+    /// Price of a GiB of RAM divided by that of a GiB of SSD.
     ram_per_ssd_price: Vec<f64>,
 }
 
-/// Everything that was found.
+/// All results.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Results {
-    /// By what sizes and time were divided, if the Filebench workloads ran on the engine.
+    /// Divisor of sizes and time, if the Filebench workloads ran on the engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     engine_scale: Option<u32>,
     /// The Filebench workloads.
@@ -187,7 +187,7 @@ pub(crate) struct Results {
     traces: Vec<TraceResult>,
 }
 
-/// What HCA and its baseline do on one trace.
+/// Results of HCA and its baseline on one trace.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TraceResult {
     /// The workload's name.
@@ -238,7 +238,7 @@ pub(crate) struct Point {
     ssd_page_writes: u64,
     /// Writes of groups of pages of one SSD block.
     ssd_block_writes: u64,
-    /// What the baseline and HCA cost at each ratio of prices.
+    /// Costs of the baseline and HCA at each ratio of prices.
     costs: Vec<[Cost; 2]>,
 }
 

@@ -60,7 +60,7 @@ pub(super) fn add(report: &mut Report, experiment: &Experiment, results: &Result
     }
 }
 
-/// The engine's scale and devices, if the file system ran on it; else nothing.
+/// Return the engine's scale and devices, if the file system ran on it; else nothing.
 pub(super) fn on_engine(system: &System, results: &Results) -> String {
     results.engine_scale.map_or_else(String::new, |scale| {
         format!(
@@ -132,7 +132,7 @@ fn system(
     }
 }
 
-/// Where hits are found, beside Table I or II.
+/// Chart the tiers at which hits are found, beside Table I or II.
 fn hits(workload: &SystemWorkload, result: &SystemResult) -> PairChart {
     let runs = [("baseline", &result.baseline), ("hybrid", &result.hybrid)];
     let of_run = |((name, run), paper): ((&str, &SystemRun), [f64; 3])| {
@@ -256,7 +256,8 @@ fn architecture(report: &mut Report, experiment: &Experiment, trace: &TraceResul
     report.table(costs(experiment, trace));
 }
 
-/// What an I/O costs at each ratio of prices, and by how much HCA makes it cheaper.
+/// Tabulate the cost of an I/O at each ratio of prices, and the share by which HCA makes it
+/// cheaper.
 fn costs(experiment: &Experiment, trace: &TraceResult) -> Table {
     let architecture = &experiment.architecture;
     let prices = architecture.ram_per_ssd_price.iter();
@@ -277,8 +278,8 @@ fn costs(experiment: &Experiment, trace: &TraceResult) -> Table {
     }
 }
 
-/// By how many points HCA hits more often in RAM than LFU under each reading of how long counts live,
-/// and by how many less often on disk.
+/// Tabulate by how many points HCA hits more often in RAM than LFU under each reading of the
+/// counts' lifetime, and by how many less often on disk.
 pub(super) fn readings(counts: &[String], traces: &[TraceResult]) -> TextTable {
     let row = |trace: &TraceResult| {
         let mut row = vec![trace.workload.clone()];

@@ -42,18 +42,18 @@ pub(crate) struct Cell {
     pub(super) paper_ssd_percent: f64,
     /// The paper's I/Os per second.
     pub(super) paper_iops: f64,
-    /// What we find.
+    /// Our results.
     pub(super) run: SystemRun,
 }
 
 /// Shares of hits by tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Share {
-    /// In RAM.
+    /// Share of hits in RAM.
     pub(super) ram: f64,
-    /// On the SSD.
+    /// Share of hits on the SSD.
     pub(super) ssd: f64,
-    /// On disk.
+    /// Share of hits on disk.
     pub(super) disk: f64,
 }
 
@@ -66,13 +66,13 @@ pub(crate) struct SystemRun {
     pub(super) iops: f64,
     /// Page accesses per second that SSD or disk answered.
     pub(super) storage_iops: f64,
-    /// How long a reader waited, in the mean.
+    /// Mean waiting time of a reader.
     pub(super) latency_ms: f64,
     /// Dollars per storage I/O per second: the mean over all intervals.
     pub(super) cost_per_io: f64,
     /// The same from the mean of the I/Os per second.
     pub(super) cost_per_mean_io: f64,
-    /// When disk hits first fell below 1 % for a whole interval.
+    /// Time at which disk hits first fell below 1 % for a whole interval.
     pub(super) migrated_after_s: Option<u64>,
     /// Every interval, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,7 +82,7 @@ pub(crate) struct SystemRun {
 /// One interval of a run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Snapshot {
-    /// When it ends.
+    /// End of the interval.
     pub(super) at_s: u64,
     /// Hits by tier.
     pub(super) hits: Share,
@@ -90,7 +90,7 @@ pub(crate) struct Snapshot {
     pub(super) iops: f64,
     /// Page accesses per second that SSD or disk answered.
     pub(super) storage_iops: f64,
-    /// How long a reader waited, in the mean.
+    /// Mean waiting time of a reader.
     pub(super) latency_ms: f64,
     /// Dollars per storage I/O per second.
     pub(super) cost_per_io: f64,
@@ -157,7 +157,7 @@ impl System {
         Ok(SystemResult { workload: workload.name.clone(), baseline, hybrid, cells })
     }
 
-    /// The sizes of Tables III to VIII, row by row.
+    /// Return the sizes of Tables III to VIII, row by row.
     fn cell_sizes(&self) -> Vec<Sizes> {
         let mut sizes = vec![];
         for &ssd in &self.ssd_gib_choices {
@@ -230,7 +230,7 @@ impl System {
         Ok(self.summarise(&tallies, interval_s, price, with_snapshots))
     }
 
-    /// The cost of each tier, for policies that weigh them.
+    /// Return the cost of each tier, for policies that weigh them.
     fn costs(&self, is_hybrid: bool) -> Result<Vec<PageCost>, LabError> {
         let cost = |ms: f64| PageCost { read_ms: ms, write_ms: ms };
         let disk = Catalogue::default().find(&self.disk.drive)?.page_cost();
@@ -238,8 +238,8 @@ impl System {
         Ok(tiers.into_iter().flatten().collect())
     }
 
-    /// The disk with the pages of a working set from its beginning on. Those of a smaller one lie apart,
-    /// so that the arm moves as far.
+    /// Return the disk with the pages of a working set from its beginning on. Those of a smaller
+    /// one lie apart, so that the arm moves as far.
     fn disk(&self, working_set_pages: u32, scale: u32) -> Result<Disk, LabError> {
         let SystemDisk { drive, scheduling, queue_depth } = &self.disk;
         let preset = HddConfig::preset(drive).map_err(QueueingError::from)?;
@@ -287,7 +287,7 @@ impl System {
         }
     }
 
-    /// An interval of so many seconds; its end is told in the paper's time.
+    /// Summarise an interval of `seconds`; its end is in the paper's time.
     fn snapshot(&self, number: u64, tally: &Tally, seconds: f64, price: f64) -> Snapshot {
         let storage_iops = tally.storage as f64 / seconds;
         Snapshot {

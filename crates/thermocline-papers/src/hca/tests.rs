@@ -7,7 +7,7 @@ use crate::study::{File, parse};
 
 const FILE: &str = include_str!("experiment.toml");
 
-/// The paper's sizes in pages of 8 MiB: a working set of 10 GiB is 1,280 of them.
+/// Return the paper's sizes in pages of 8 MiB: a working set of 10 GiB is 1,280 of them.
 fn file() -> File<Experiment> {
     let mut file = parse::<Experiment>(FILE).unwrap();
     file.study.system.page_size_bytes = 8 << 20;

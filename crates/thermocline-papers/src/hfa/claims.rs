@@ -1,4 +1,4 @@
-//! How the paper's claims are judged.
+//! Judges of the paper's claims.
 
 use serde::Deserialize;
 
@@ -7,14 +7,15 @@ use super::stability::Stability;
 use super::{Experiment, Pair, Point, WorkloadResult, protected};
 use crate::claim::{Claim, Measured, Stated, is_near, mean, median, spread};
 
-/// So many pages are enough for a mean.
+/// Minimum number of pages for a mean.
 const PAGES_OF_A_MEAN: u64 = 10;
 /// Hit ratios that are not further apart than this are close, in percentage points.
 const POINTS_OF_CLOSE: f64 = 2.0;
-/// What a hit ratio may fall short of another one and still be as good, in percentage points.
+/// Shortfall of a hit ratio that still counts as equal, in percentage points.
 const POINTS_OF_EQUAL: f64 = 0.1;
 
-/// How a claim is judged. Percentages are of the algorithm that HFA is combined with.
+/// Rule by which a claim is judged. Percentages are of the algorithm that HFA is combined with.
+/// Percentages are of the algorithm that HFA is combined with.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
@@ -22,13 +23,13 @@ pub(crate) enum Judge {
     HitsMore { combined: String },
     /// The response time shrinks.
     AnswersSooner { combined: String },
-    /// How much fewer pages all pairs move between levels, on average.
+    /// All pairs move this percentage fewer pages between levels, on average.
     MovesFewer { percent: f64 },
-    /// What the combined algorithms keep besides the pages is always less than this share.
+    /// The data of the combined algorithms besides the pages is always less than this share.
     KeepsLess { percent: f64 },
     /// The share of Q1 in the first level, in the median of all workloads.
     Protects { policy: String, percent: f64 },
-    /// That share is more than this one.
+    /// Their share of the first level is more than this one.
     ProtectsMore { policy: String, percent: f64 },
     /// The gain in hits is not less with larger levels, at each step from one size to the next.
     GrowsWithSize,
@@ -46,11 +47,11 @@ pub(crate) enum Judge {
     HistoryHelps { policy: String, k: u64 },
     /// Pages that move more often are accessed more often (Figure 1 a).
     MovedMoreIsAccessedMore,
-    /// They return after fewer distinct pages (Figure 1 b).
+    /// Pages that moved more often return after fewer distinct pages (Figure 1 b).
     MovedMoreReturnsSooner,
 }
 
-/// What the combined algorithm changes at one size of one workload, in percent.
+/// Effect of the combined algorithm at one size of one workload, in percent.
 struct Change<'a> {
     workload: &'a str,
     hits: f64,
@@ -105,7 +106,7 @@ impl Experiment {
         Claim::new(stated.says(&[]), measured)
     }
 
-    /// The gains of all pairs in percentage points of hits, from each size to the next.
+    /// Return the gains of all pairs in percentage points of hits, from each size to the next.
     fn growth(&self, results: &[&WorkloadResult]) -> Option<Measured> {
         let gain = |pair: &Pair, result: &WorkloadResult, percent: f64| {
             let ratio = |policy: &str| {
@@ -229,7 +230,7 @@ fn changes<'a>(pair: &Pair, results: &[&'a WorkloadResult]) -> Vec<Change<'a>> {
     changes
 }
 
-/// That there is a gain at every point.
+/// Judge that there is a gain at every point.
 fn gains(changes: &[Change<'_>], gain: impl Fn(&Change<'_>) -> f64) -> Option<Measured> {
     let best = changes.iter().max_by(|one, other| gain(one).total_cmp(&gain(other)))?;
     let right = changes.iter().filter(|change| gain(change) > 0.0).count();
@@ -239,7 +240,7 @@ fn gains(changes: &[Change<'_>], gain: impl Fn(&Change<'_>) -> f64) -> Option<Me
     Some(Measured::points(words, right, changes.len()))
 }
 
-/// That every step from pages that moved less to those that moved more is right.
+/// Judge that every step from pages that moved less to those that moved more is right.
 fn steps(
     results: &[&WorkloadResult],
     is_right: impl Fn(&HintGroup, &HintGroup) -> Option<bool>,
@@ -257,7 +258,7 @@ fn steps(
     (count > 0).then(|| Measured::points(words, right, count))
 }
 
-/// That the first level is stable within so many periods, on every workload.
+/// Judge that the first level is stable within `periods` periods, on every workload.
 fn settles(policy: &str, results: &[&WorkloadResult], periods: usize) -> Option<Measured> {
     let settled: Vec<Option<usize>> =
         stabilities(policy, results).map(|stability| stability.settled_after).collect();
@@ -272,7 +273,7 @@ fn settles(policy: &str, results: &[&WorkloadResult], periods: usize) -> Option<
         .then(|| Measured::points(format!("on {right} of {count} traces{middle}"), right, count))
 }
 
-/// That the first level fluctuates no more than this, on every workload.
+/// Judge that the first level fluctuates by no more than `percent`, on every workload.
 fn fluctuates(policy: &str, results: &[&WorkloadResult], percent: f64) -> Option<Measured> {
     let fluctuations = stabilities(policy, results).map(|stability| stability.fluctuation * 100.0);
     let mut fluctuations: Vec<f64> = fluctuations.collect();
@@ -291,7 +292,8 @@ fn stabilities<'a>(
     runs.filter(move |run| run.policy == policy).filter_map(|run| run.stability.as_ref())
 }
 
-/// That a history of this length is as good as any shorter one, and better than none, on every workload.
+/// Judge that a history of length `k` is as good as any shorter one, and better than none, on every
+/// workload.
 fn history_helps(policy: &str, k: u64, results: &[&WorkloadResult]) -> Option<Measured> {
     let (mut gains, mut right) = (vec![], 0);
     for result in results {
@@ -310,7 +312,7 @@ fn history_helps(policy: &str, k: u64, results: &[&WorkloadResult]) -> Option<Me
     Some(Measured::points(words, right, gains.len()))
 }
 
-/// That the share of the first level that Q1 takes in the end is right, on every workload.
+/// Judge that the share of the first level that Q1 takes in the end is right, on every workload.
 fn protects(
     policy: &str,
     results: &[&WorkloadResult],

@@ -1,4 +1,4 @@
-//! How often pages move between levels, and what that says of them (Figure 1).
+//! Moves of pages between levels, and their relation to later accesses (Figure 1).
 
 use serde::Serialize;
 use thermocline_core::{Action, Actions, Tier};
@@ -6,7 +6,7 @@ use thermocline_trace::{CompiledTrace, ReuseDistance};
 
 use thermocline_lab::{Configuration, LabError};
 
-/// What the moves between levels say of pages, under one algorithm.
+/// Relation between pages' moves between levels and their accesses, under one algorithm.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Hints {
     /// The algorithm.
@@ -18,18 +18,18 @@ pub(crate) struct Hints {
 /// Pages that moved about equally often.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct HintGroup {
-    /// They moved at least so often, and less than twice as often.
+    /// Minimum number of moves; all of them moved less than twice as often.
     pub(super) hints: u64,
     /// Number of pages.
     pub(super) pages: u64,
-    /// How often each was accessed, on average.
+    /// Mean number of accesses per page.
     pub(super) accesses: f64,
     /// Distinct pages that were accessed after one of these pages left a level for another page, until
     /// its next access, on average: the paper's hint reuse distance. None if none was accessed again.
     pub(super) distance: Option<f64>,
 }
 
-/// What is known of a page.
+/// Record of a page.
 #[derive(Clone, Copy, Default)]
 struct Page {
     accesses: u64,
@@ -66,7 +66,7 @@ impl Distances {
         self.events.touch(page);
     }
 
-    /// The distinct pages that were accessed since counting for this page began.
+    /// Return the distinct pages that were accessed since counting for this page began.
     fn end(&mut self, page: u32) -> u32 {
         let since = |stack: &mut ReuseDistance, id| {
             let since = stack.touch(id).expect("counting began");

@@ -26,7 +26,7 @@ use claims::Judge;
 use hints::Hints;
 use stability::Stability;
 
-/// What is to be run.
+/// Experiment to run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
@@ -36,15 +36,15 @@ pub(crate) struct Experiment {
     warm_up_percent: f64,
     /// The access times of the first level and of those below, in milliseconds.
     level_ms: Vec<f64>,
-    /// That of the disk.
+    /// Cost of an access to the disk.
     disk_ms: f64,
     /// The ratio of the levels for what is studied at one size.
     study_ratios: Vec<u32>,
-    /// That size, in percent of the footprint.
+    /// Size of the study, in percent of the footprint.
     study_percent: f64,
-    /// There, the accesses of a period (T), as a share of the pages of the first level.
+    /// Accesses of a period (T) in the study, as a share of the pages of the first level.
     study_period_share: f64,
-    /// There, the algorithms whose hints are observed.
+    /// Algorithms whose hints the study observes.
     hints_of: Vec<String>,
     /// A workload with fewer hits at every size and with every algorithm judges nothing, in percent.
     least_hits_percent: f64,
@@ -56,7 +56,8 @@ pub(crate) struct Experiment {
     q1_percent: Vec<u64>,
     /// Lengths of the history, in slots.
     k: Vec<u64>,
-    /// How near a measured percentage must come to the paper's to confirm it, in points.
+    /// Maximum distance of a measured percentage from the paper's that still confirms it, in
+    /// percentage points.
     tolerance_points: f64,
     /// The approaches and what they are combined with.
     #[serde(rename = "pair")]
@@ -86,7 +87,7 @@ struct Rival {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reading {
-    /// What is read differently.
+    /// Name of the alternative reading.
     name: String,
     /// Parameters that differ from the defaults.
     parameters: BTreeMap<String, String>,
@@ -106,7 +107,7 @@ struct Pair {
     combined: String,
 }
 
-/// What the file says about a workload.
+/// Description of a workload in the file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct About {
@@ -119,7 +120,7 @@ pub(crate) struct About {
     is_long: bool,
 }
 
-/// What one workload showed.
+/// Results of one workload.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkloadResult {
     /// The workload's name.
@@ -142,7 +143,7 @@ pub(crate) struct WorkloadResult {
     fixed_shares: Vec<StudyPoint>,
     /// Figure 10: the combined algorithms at every length of the history.
     history: Vec<StudyPoint>,
-    /// There, the algorithms that they are combined with.
+    /// Results of the algorithms that they are combined with, in the study.
     originals: Vec<OriginalPoint>,
     /// The combined algorithms under other readings of the paper.
     readings: Vec<ReadingPoint>,
@@ -155,7 +156,7 @@ pub(crate) struct Point {
     policy: String,
     /// The sum of all levels, in percent of the footprint.
     aggregate_percent: f64,
-    /// What the run found.
+    /// Results of the run.
     summary: Summary,
 }
 
@@ -164,7 +165,7 @@ pub(crate) struct Point {
 pub(crate) struct Timeline {
     /// The algorithm.
     policy: String,
-    /// What it found.
+    /// Results over time.
     #[serde(flatten)]
     over_time: OverTime,
     /// Its first level, period by period after the warm-up.
@@ -193,7 +194,7 @@ pub(crate) struct ReadingPoint {
     without_history: Option<f64>,
     /// The share of the first level that Q1 takes in the end.
     q1_share: Option<f64>,
-    /// What the algorithm keeps besides the pages, as a share of the caches.
+    /// Data of the algorithm besides the pages, as a share of the caches.
     metadata_share: f64,
 }
 
@@ -264,20 +265,20 @@ impl Study for Experiment {
 }
 
 impl Experiment {
-    /// All algorithms that are compared, each pair side by side.
+    /// Return all algorithms that are compared, each pair side by side.
     fn policies(&self) -> Vec<&str> {
         let pairs = self.pairs.iter().flat_map(|pair| [&*pair.original, &*pair.combined]);
         pairs.chain(self.rivals.iter().map(|rival| rival.name.as_str())).collect()
     }
 
-    /// The hits of the algorithm that one is combined with, where Figures 8 to 10 are.
+    /// Return the hits of the algorithm that one is combined with, where Figures 8 to 10 are.
     fn original_of(&self, combined: &str, result: &WorkloadResult) -> Option<f64> {
         let pair = self.pairs.iter().find(|pair| pair.combined == combined)?;
         let point = result.originals.iter().find(|point| point.policy == pair.original)?;
         Some(point.hit_ratio)
     }
 
-    /// The algorithms that a reading is tried on.
+    /// Return the algorithms that a reading is tried on.
     fn policies_of<'a>(&'a self, reading: &'a Reading) -> impl Iterator<Item = &'a str> {
         let all = self.pairs.iter().map(|pair| pair.combined.as_str());
         all.filter(|&policy| {
@@ -285,7 +286,7 @@ impl Experiment {
         })
     }
 
-    /// The runs of Figures 8 to 10 and of the readings, on one workload.
+    /// Return the runs of Figures 8 to 10 and of the readings, on one workload.
     fn study_runs(&self) -> usize {
         let of_reading = |reading: &Reading| {
             let runs = if reading.is_of_partition { 2 } else { 1 };
@@ -298,18 +299,19 @@ impl Experiment {
 }
 
 impl WorkloadResult {
-    /// The hits of a combined algorithm with its defaults, at the length of the history that it has.
+    /// Return the hits of a combined algorithm with its defaults, at the length of the history that
+    /// it has.
     fn dynamic(&self, policy: &str) -> Option<f64> {
         self.readings.iter().find(|point| point.policy == policy).map(|point| point.hit_ratio)
     }
 
-    /// The hits of a combined algorithm with a history of this length.
+    /// Return the hits of a combined algorithm with a history of this length.
     fn with_history(&self, policy: &str, k: u64) -> Option<f64> {
         let mut points = self.history.iter();
         Some(points.find(|point| point.policy == policy && point.at == k)?.hit_ratio)
     }
 
-    /// The fixed share of Q1 with the most hits, and those.
+    /// Return the fixed share of Q1 with the most hits, and those.
     fn best_fixed(&self, policy: &str) -> Option<(u64, f64)> {
         let points = self.fixed_shares.iter().filter(|point| point.policy == policy);
         let best = points.max_by(|one, other| one.hit_ratio.total_cmp(&other.hit_ratio))?;
@@ -324,7 +326,7 @@ impl WorkloadResult {
 }
 
 impl Point {
-    /// Pages that moved between levels.
+    /// Return the number of pages that moved between levels.
     fn hints(&self) -> u64 {
         self.summary.demotions.iter().chain(&self.summary.promotions).sum()
     }
@@ -335,7 +337,7 @@ fn first_level(interval: &IntervalSummary) -> Option<f64> {
     interval.hit_ratio(0)
 }
 
-/// The share of the first level that Q1 takes at the end of a run.
+/// Return the share of the first level that Q1 takes at the end of a run.
 fn protected_at_end(summary: &Summary) -> Option<f64> {
     let gauge = |name: &str| {
         let mut gauges = summary.gauges.iter();
@@ -344,12 +346,12 @@ fn protected_at_end(summary: &Summary) -> Option<f64> {
     share(gauge("q1_pages"), gauge("q2_pages"))
 }
 
-/// The share of the first level that Q1 takes at the end of an interval.
+/// Return the share of the first level that Q1 takes at the end of an interval.
 fn protected(interval: &IntervalSummary) -> Option<f64> {
     share(interval.gauge("q1_pages", "l1"), interval.gauge("q2_pages", "l1"))
 }
 
-/// The share of Q1 in a level with so many pages in each queue.
+/// Return the share of Q1 in a level with so many pages in each queue.
 fn share(q1: Option<f64>, q2: Option<f64>) -> Option<f64> {
     let (q1, both) = (q1?, q1? + q2?);
     (both > 0.0).then(|| q1 / both)

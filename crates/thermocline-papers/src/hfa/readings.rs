@@ -7,7 +7,7 @@ use crate::study::TextTable;
 /// The title of the table, and its place on the paper's page.
 const TITLE: &str = "Readings of the paper";
 
-/// What a reading comes to with one algorithm, over all workloads with re-use.
+/// Results of a reading with one algorithm, over all workloads with re-use.
 #[derive(Default)]
 struct Found {
     /// The share of Q1, in percent.
@@ -18,11 +18,11 @@ struct Found {
     beyond_original: Vec<f64>,
     /// Hits beyond those without a history, in points.
     beyond_no_history: Vec<f64>,
-    /// What is kept besides the pages, in percent of the caches.
+    /// Data besides the pages, in percent of the caches.
     metadata: Vec<f64>,
 }
 
-/// A row per reading and algorithm.
+/// Return a row per reading and algorithm.
 pub(super) fn table(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
     let results: Vec<&WorkloadResult> =
         results.iter().filter(|result| result.has_reuse(experiment)).collect();

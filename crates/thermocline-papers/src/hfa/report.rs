@@ -68,7 +68,7 @@ pub(super) fn hit_ratios(experiment: &Experiment, results: &[WorkloadResult]) ->
     TextTable::of_traces(title, &policies, judged.map(row))
 }
 
-/// The first level's hits, period by period.
+/// Return the first level's hits, period by period.
 fn by_period(result: &WorkloadResult) -> LineChart {
     let runs = result.over_time.iter();
     let runs = runs.filter_map(|run| Some((&run.policy, &run.stability.as_ref()?.first_level)));

@@ -90,7 +90,7 @@ impl Runs<'_> {
         RunOptions { warm_up, ..RunOptions::default() }
     }
 
-    /// Every algorithm at every size.
+    /// Return every algorithm at every size.
     fn points(&self, ratios: &[u32]) -> Result<Vec<Point>, LabError> {
         let Experiment { aggregate_percent, .. } = self.experiment;
         let points = aggregate_percent.iter().flat_map(|&percent| {
@@ -105,13 +105,14 @@ impl Runs<'_> {
         points.into_par_iter().map(point).collect()
     }
 
-    /// The levels of the study, with the algorithm as it is.
+    /// Return the levels of the study, with the algorithm as it is.
     fn study(&self, policy: &str, given: &[(String, String)]) -> Result<Configuration, LabError> {
         let Experiment { study_ratios, study_percent, .. } = self.experiment;
         self.hierarchy(policy, given, study_ratios, *study_percent)
     }
 
-    /// The same with a combined algorithm, whose period follows the first level as in the paper.
+    /// Return the same with a combined algorithm, whose period follows the first level as in the
+    /// paper.
     fn combined_study(
         &self,
         policy: &str,
@@ -121,7 +122,7 @@ impl Runs<'_> {
         self.study(policy, &parameters)
     }
 
-    /// The accesses of a period there.
+    /// Return the accesses of a period there.
     fn period(&self) -> f64 {
         let Experiment { study_ratios, study_percent, study_period_share, .. } = self.experiment;
         let first_pages = level_pages(self.trace, study_ratios, *study_percent)[0];
@@ -154,7 +155,7 @@ impl Runs<'_> {
         self.combined().collect::<Vec<_>>().into_par_iter().map(timeline).collect()
     }
 
-    /// The algorithms that HFA is combined with, on the levels of the study.
+    /// Return the algorithms that HFA is combined with, on the levels of the study.
     fn originals(&self) -> Result<Vec<OriginalPoint>, LabError> {
         let original = |policy: &str| {
             let summary = self.run(&self.study(policy, &[])?, self.when_warm())?;
@@ -164,7 +165,7 @@ impl Runs<'_> {
         all.collect::<Vec<_>>().into_par_iter().map(original).collect()
     }
 
-    /// The combined algorithms under every reading.
+    /// Return the combined algorithms under every reading.
     fn readings(&self) -> Result<Vec<ReadingPoint>, LabError> {
         let of_reading =
             |reading| self.experiment.policies_of(reading).map(move |policy| (reading, policy));
@@ -190,7 +191,7 @@ impl Runs<'_> {
         runs.into_par_iter().map(point).collect()
     }
 
-    /// The combined algorithms with each of some values of a parameter.
+    /// Return the combined algorithms with each of some values of a parameter.
     fn swept(
         &self,
         values: &[u64],
@@ -215,7 +216,7 @@ impl Runs<'_> {
         self.experiment.hints_of.par_iter().map(observed).collect()
     }
 
-    /// Levels of these relative sizes that are together so many percent of the footprint.
+    /// Create levels of these relative sizes that are together a percentage of the footprint.
     fn hierarchy(
         &self,
         name: &str,
@@ -252,7 +253,7 @@ impl Runs<'_> {
     }
 }
 
-/// The pages of each level.
+/// Return the pages of each level.
 fn level_pages(trace: &CompiledTrace, ratios: &[u32], percent: f64) -> Vec<f64> {
     let aggregate = f64::from(trace.footprint_pages()) * percent / 100.0;
     let total: u32 = ratios.iter().sum();

@@ -1,4 +1,4 @@
-//! How stable the first level is, period by period (Figure 8).
+//! Stability of the first level, period by period (Figure 8).
 
 use serde::Serialize;
 use thermocline_lab::OverTime;
@@ -24,7 +24,7 @@ pub(crate) struct Stability {
 }
 
 impl Stability {
-    /// Of a run over time whose intervals are periods, without those of the warm-up.
+    /// Summarise a run over time whose intervals are periods, without those of the warm-up.
     pub(super) fn of(
         over_time: &OverTime,
         warm_up_accesses: u64,

@@ -1,4 +1,4 @@
-//! How the paper's claims are judged.
+//! Judges of the paper's claims.
 
 use serde::Deserialize;
 use thermocline_lab::BufferSummary;
@@ -8,13 +8,13 @@ use super::{About, Experiment, PaperWorkload, Run, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, is_near, median, spread};
 use crate::workload::Workload;
 
-/// How a claim is judged.
+/// Rule by which a claim is judged.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
-    /// Of each of the paper's traces: a figure of HWB, divided by that of LRU.
+    /// For each of the paper's traces: a figure of HWB, divided by that of LRU.
     RatioToLru(Figure),
-    /// Of each of the paper's traces: the shares of the classes.
+    /// For each of the paper's traces: the shares of the classes.
     Classes,
     /// One buffer has a better figure than another on every workload, at every size, on a drive.
     AlwaysBetter {
@@ -29,7 +29,7 @@ pub(crate) enum Judge {
     UpdatedMoreOften { short: f64, long: f64 },
 }
 
-/// Which drive a claim is judged on.
+/// Drive on which a claim is judged.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum On {
@@ -53,9 +53,9 @@ impl On {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Figure {
-    /// In percent.
+    /// Write hits, in percent.
     WriteHits,
-    /// What is left of all writes.
+    /// Remaining share of all writes.
     Misses,
     Erases,
     WriteResponse,
@@ -79,7 +79,7 @@ impl Figure {
         }
     }
 
-    /// The paper's values: LRU's and HWB's.
+    /// Return the paper's values: LRU's and HWB's.
     pub(super) fn of_paper(self, paper: &PaperWorkload) -> [f64; 2] {
         match self {
             Self::WriteHits => paper.hits_percent,
@@ -91,7 +91,8 @@ impl Figure {
 }
 
 impl Experiment {
-    /// All claims: those about the paper's traces one trace after the other, then the others.
+    /// Return all claims: those about the paper's traces one trace after the other, then the
+    /// others.
     pub(super) fn judge_all(
         &self,
         workloads: &[Workload<About>],
@@ -125,7 +126,7 @@ impl Experiment {
         claims
     }
 
-    /// A claim about one of the paper's traces on the paper's drive, if this is one.
+    /// Return a claim about one of the paper's traces on the paper's drive, if this is one.
     fn of_papers_trace(
         &self,
         stated: &Stated<Judge>,
@@ -162,7 +163,7 @@ impl Experiment {
         }
     }
 
-    /// A figure of HWB, divided by that of LRU, on the paper's drive.
+    /// Return a figure of HWB, divided by that of LRU, on the paper's drive.
     fn ratio(&self, figure: Figure, paper: f64, result: &WorkloadResult) -> Option<Measured> {
         let find = |label: &str| {
             let mut runs = result.paper_drive.iter();
@@ -176,7 +177,7 @@ impl Experiment {
     }
 }
 
-/// How often one buffer has a better figure than another, and by how much.
+/// Number of times that one buffer has a better figure than another, and the difference.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     better: usize,
@@ -187,7 +188,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    /// Of runs and their rivals.
+    /// Compare runs with their rivals.
     pub(super) fn of<'a>(
         pairs: impl Iterator<Item = (&'a Run, &'a Run)>,
         metric: &Metric<BufferSummary>,
@@ -209,7 +210,7 @@ impl Comparison {
         found
     }
 
-    /// In words: better, equal and worse, with the median difference and both ends.
+    /// Describe the comparison: better, equal and worse, with the median difference and both ends.
     pub(super) fn words(&mut self) -> String {
         let Self { better, equal, worse, percent } = self;
         let counts = format!("better at {better}, equal at {equal}, worse at {worse} points");
@@ -228,14 +229,14 @@ impl Comparison {
         }
     }
 
-    /// The claim that the one is better, judged at the points where they differ.
+    /// Return the claim that the one is better, judged at the points where they differ.
     fn measured(mut self) -> Option<Measured> {
         let points = self.better + self.worse;
         (points + self.equal > 0).then(|| Measured::points(self.words(), self.better, points))
     }
 }
 
-/// That frequently updated pages are updated at least so many times as often as infrequent ones,
+/// Judge that frequently updated pages are updated at least `times` as often as infrequent ones,
 /// those with short distances and those with long ones.
 fn updated_more_often(results: &[WorkloadResult], times: [f64; 2]) -> Option<Measured> {
     let mut ratios = [vec![], vec![]];

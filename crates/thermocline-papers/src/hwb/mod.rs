@@ -21,11 +21,11 @@ use crate::study::{Done, Study, TextTable};
 use crate::workload::Workload;
 use claims::Judge;
 
-/// What is to be run.
+/// Experiment to run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// How near a measured ratio must come to the paper's to confirm it.
+    /// Maximum distance of a measured ratio from the paper's that still confirms it.
     tolerance: f64,
     /// The sizes of the buffer.
     sizes: Vec<String>,
@@ -93,18 +93,18 @@ pub(crate) struct Variant {
     parameters: BTreeMap<String, String>,
 }
 
-/// What the file says about a workload.
+/// Description of a workload in the file.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct About {
     /// `true` if requests come at the recording's times; else a fixed number is outstanding.
     #[serde(default)]
     timed: bool,
-    /// What the paper says of it, if it is one of the paper's.
+    /// Figures of the paper, if it is one of the paper's.
     paper: Option<PaperWorkload>,
 }
 
-/// What the paper says of one of its traces: LRU's figure, then HWB's.
+/// Figures of the paper for one of its traces: LRU's, then HWB's.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PaperWorkload {
@@ -118,7 +118,7 @@ pub(crate) struct PaperWorkload {
     classes_percent: Option<[f64; 4]>,
 }
 
-/// What one workload showed.
+/// Results of one workload.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkloadResult {
     /// The workload's name.
@@ -127,7 +127,7 @@ pub(crate) struct WorkloadResult {
     trace: String,
     /// Its requests.
     requests: u64,
-    /// What the paper says of it, if it is one of the paper's.
+    /// Figures of the paper, if it is one of the paper's.
     paper: Option<PaperWorkload>,
     /// Figures 1 and 2.
     classes: Classes,
@@ -135,7 +135,7 @@ pub(crate) struct WorkloadResult {
     used_drive: Vec<Run>,
     /// The same on the paper's drive, with the contenders of the paper's figures.
     paper_drive: Vec<Run>,
-    /// What each part of HWB earns, and each reading of the paper, on a drive in use.
+    /// Contribution of each part of HWB, and of each reading of the paper, on a drive in use.
     variants: Vec<Run>,
 }
 
@@ -146,12 +146,12 @@ pub(crate) struct Run {
     label: String,
     /// Its size.
     size: String,
-    /// What the run found.
+    /// Results of the run.
     summary: BufferSummary,
 }
 
 impl Run {
-    /// The run of another buffer of the same size.
+    /// Return the run of another buffer of the same size.
     fn rival<'a>(&self, runs: &'a [Self], label: &str) -> Option<&'a Self> {
         runs.iter().find(|run| run.label == label && run.size == self.size)
     }
@@ -208,7 +208,7 @@ impl Study for Experiment {
 }
 
 impl Drive {
-    /// The drive for a trace.
+    /// Return the drive for a trace.
     fn ssd(&self, trace: &CompiledTrace) -> Result<BufferedSsd, LabError> {
         let mut config = SsdConfig::preset(&self.ssd)?;
         config.gc_threshold = self.gc_threshold.unwrap_or(config.gc_threshold);

@@ -127,7 +127,8 @@ fn workload(report: &mut Report, experiment: &Experiment, result: &WorkloadResul
     }
 }
 
-/// The paper's values, those of LRU and HWB, as points at the one size that its text has them for.
+/// Return the paper's values, those of LRU and HWB, as points at the one size that its text has
+/// them for.
 fn of_paper(experiment: &Experiment, values: [f64; 2]) -> impl Iterator<Item = Series> {
     let is_text_size = |size: &String| *size == experiment.text_size;
     ["LRU", "HWB"].into_iter().zip(values).map(move |(name, value)| Series {
@@ -234,8 +235,8 @@ fn classes(results: &[WorkloadResult]) -> Table {
     Table { header, rows: results.iter().map(row).collect() }
 }
 
-/// Each reading of the paper beside its statements about HWB: at how many workloads HWB is better,
-/// equal and worse, and the median difference.
+/// Return each reading of the paper beside its statements about HWB: at how many workloads HWB is
+/// better, equal and worse, and the median difference.
 pub(super) fn sensitivity(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
     let statements = [
         ("hits more than LRU", Figure::WriteHits, "LRU"),

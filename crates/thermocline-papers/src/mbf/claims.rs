@@ -1,4 +1,4 @@
-//! How the paper's claims are judged.
+//! Judges of the paper's claims.
 
 use serde::Deserialize;
 use thermocline_lab::IdentifierSummary;
@@ -8,23 +8,24 @@ use super::{About, Experiment, PaperWorkload, SweepPoint, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, all, is_near, mean, median};
 use crate::workload::Workload;
 
-/// How a claim is judged.
+/// Rule by which a claim is judged.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
-    /// Of each of the paper's traces: the percentage that the file has for it.
+    /// For each of the paper's traces: the percentage that the file has for it.
     ReductionOnThePapersTrace,
     /// A figure is above 0 on every trace.
     Everywhere { figure: Figure, unit: String },
-    /// Of every trace, more than half of the units do not fit MHF's table.
+    /// For every trace, more than half of the units do not fit MHF's table.
     UnitsOverflow { unit_writes: u64 },
     /// MBF identifies falsely less often than MHF with equal memory.
     BetterAtEveryMemory,
-    /// What a sweep is about never falls from one step to the next.
+    /// The swept figure never falls from one step to the next.
     NeverFalls { sweep: Sweep, series: String },
-    /// With filters of equal size, more of them identify falsely so much less often, on average.
+    /// With filters of equal size, more of them have this percentage fewer false identifications,
+    /// on average.
     FiltersHelp { few: u64, many: u64, percent: f64 },
-    /// So much less time, in the median of all traces.
+    /// Saves this percentage of time, in the median of all traces.
     SavesTime { of: Time, percent: f64 },
     /// MBF takes half the memory of MHF.
     HalfTheMemory,
@@ -34,14 +35,14 @@ pub(crate) enum Judge {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Figure {
-    /// By how much MBF's false identification rate lies below MHF's.
+    /// Reduction of MBF's false identification rate against MHF's.
     ReductionPercent,
-    /// By how much it lies below that of 1 KiB with 2 KiB.
+    /// Reduction against that of 1 KiB with 2 KiB.
     #[serde(rename = "reduction_with_2_kib")]
     ReductionWith2Kib,
-    /// By how much MHF's hot ratio exceeds all others, in points.
+    /// Surplus of MHF's hot ratio over all others, in percentage points.
     SurplusOfMhf,
-    /// By how much MBF's hot ratio lies nearer to WDAC's than MHF's, in points.
+    /// Distance by which MBF's hot ratio lies nearer to WDAC's than MHF's, in percentage points.
     NearnessToWdac,
 }
 
@@ -59,16 +60,16 @@ pub(crate) enum Sweep {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Time {
-    /// That of a check-up, by MBF against MHF.
+    /// Time of a check-up, by MBF against MHF.
     Check,
-    /// That of a decay, by MBF against MHF.
+    /// Time of a decay, by MBF against MHF.
     Decay,
-    /// That of a check-up, by the shortcut of MBF.
+    /// Time of a check-up, by the shortcut of MBF.
     Shortcut,
 }
 
 impl Experiment {
-    /// All claims; one about the paper's traces stands for each of them.
+    /// Return all claims; one about the paper's traces stands for each of them.
     pub(super) fn judge_all(
         &self,
         workloads: &[Workload<About>],
@@ -103,7 +104,7 @@ impl Experiment {
         claims
     }
 
-    /// The paper's figure for one of its own traces.
+    /// Return the paper's figure for one of its own traces.
     fn reduction(
         &self,
         stated: &Stated<Judge>,
@@ -156,7 +157,7 @@ impl Figure {
 }
 
 impl Time {
-    /// The share that a build of MBF saves on a trace.
+    /// Return the share that a build of MBF saves on a trace.
     fn saving(self, result: &WorkloadResult, build: &Build) -> Option<f64> {
         let of = |label: &str| result.runtime.iter().find(|one| one.label == label);
         let [mbf, plain] = build.labels.map(of);
@@ -190,7 +191,8 @@ fn hot_percent(result: &WorkloadResult, label: &str) -> f64 {
     find(result, label).map_or(f64::NAN, |one| one.hot_ratio() * 100.0)
 }
 
-/// By how much MBF's false identification rate lies below MHF's; none if neither is ever wrong.
+/// Return the reduction of MBF's false identification rate against MHF's, in percent; `None` if
+/// neither is ever wrong.
 pub(super) fn reduction_percent(result: &WorkloadResult) -> Option<f64> {
     let [mbf, mhf] = ["MBF", "MHF"].map(|label| rate(result, label));
     (mhf > 0.0).then(|| (1.0 - mbf / mhf) * 100.0)
@@ -209,7 +211,7 @@ fn everywhere(results: &[WorkloadResult], figure: Figure, unit: &str) -> Option<
     })
 }
 
-/// That a claim holds at every step of a sweep, on all traces.
+/// Judge that a claim holds at every step of a sweep, on all traces.
 fn of_steps(steps: impl IntoIterator<Item = bool>) -> Option<Measured> {
     all(steps, |held, steps| format!("so at {held} of {steps} steps on all traces"))
 }
@@ -268,7 +270,7 @@ fn filters_help(
     Some(Measured::one(words, [plain, scaled].into_iter().any(|mean| mean >= least_percent)))
 }
 
-/// What is saved with the filters laid out as in the paper; ours stands beside it.
+/// Judge the time saved with the filters laid out as in the paper; ours stands beside it.
 fn saves_time(results: &[WorkloadResult], time: Time, least_percent: f64) -> Option<Measured> {
     let saving = |build: &Build| {
         let savings = results.iter().filter_map(|result| time.saving(result, build));

@@ -19,11 +19,12 @@ use crate::study::{Done, Study, TextTable, add_titled};
 use crate::workload::Workload;
 use claims::Judge;
 
-/// What is to be run.
+/// Experiment to run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// How near a measured percentage must come to the paper's to confirm it, in points.
+    /// Maximum distance of a measured percentage from the paper's that still confirms it, in
+    /// percentage points.
     tolerance_points: f64,
     /// Lengths of the units in which distinct pages are counted.
     unit_writes: Vec<u64>,
@@ -37,7 +38,7 @@ pub(crate) struct Experiment {
     filters: Vec<u64>,
     /// The threshold as a share of all weights, for numbers of filters other than the paper's.
     threshold_share: f64,
-    /// How often a run is repeated to time it.
+    /// Number of repetitions of a run that is timed.
     timed_runs: usize,
     /// Admission to flash.
     admission: AdmissionExperiment,
@@ -73,25 +74,25 @@ pub(crate) struct Contender {
     parameters: BTreeMap<String, String>,
 }
 
-/// What the file says about a workload.
+/// Description of a workload in the file.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct About {
-    /// What the paper says of it, if it is one of the paper's.
+    /// Figures of the paper, if it is one of the paper's.
     paper: Option<PaperWorkload>,
 }
 
-/// What the paper says of one of its traces.
+/// Figures of the paper for one of its traces.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PaperWorkload {
     /// Its requests (Table II).
     requests: u64,
-    /// By how much MBF's false identification rate lies below MHF's, in percent.
+    /// Reduction of MBF's false identification rate against MHF's, in percent.
     reduction_percent: f64,
 }
 
-/// What one workload showed.
+/// Results of one workload.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkloadResult {
     /// The workload's name.
@@ -100,7 +101,7 @@ pub(crate) struct WorkloadResult {
     trace: String,
     /// Its requests.
     requests: u64,
-    /// What the paper says of it, if it is one of the paper's.
+    /// Figures of the paper, if it is one of the paper's.
     paper: Option<PaperWorkload>,
     /// Figure 6.
     unique_pages: Vec<UniquePages>,
@@ -133,7 +134,7 @@ pub(crate) struct UniquePages {
     overflowing: f64,
 }
 
-/// How long an identifier takes.
+/// Run time of an identifier.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Runtime {
     /// The identifier.
@@ -164,7 +165,7 @@ pub(crate) struct SweepPoint {
 pub(crate) struct AdmissionPoint {
     /// The rule.
     admission: String,
-    /// What the run found.
+    /// Results of the run.
     summary: Summary,
 }
 
@@ -173,7 +174,8 @@ impl Study for Experiment {
     type Judge = Judge;
     type Results = Vec<WorkloadResult>;
 
-    /// All that is done on a trace counts as one run, as its times must not disturb one another.
+    /// Return all that is done on a trace counts as one run, as its times must not disturb one
+    /// another.
     fn runs(&self, _workload: &Workload<About>) -> usize {
         1
     }

@@ -62,7 +62,7 @@ pub(super) fn add(report: &mut Report, experiment: &Experiment, results: &[Workl
     }
 }
 
-/// By how much MBF is wrong less often than MHF, for the workloads that the paper has.
+/// Chart how much less often MBF is wrong than MHF, for the workloads that the paper has.
 fn reductions(results: &[WorkloadResult]) -> PairChart {
     let pair = |result: &WorkloadResult| {
         Some(Pair {
@@ -252,7 +252,7 @@ fn traces(results: &[WorkloadResult]) -> Table {
     }
 }
 
-/// A path without its folders.
+/// Return a path without its folders.
 fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

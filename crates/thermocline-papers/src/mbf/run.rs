@@ -124,7 +124,8 @@ impl Experiment {
         Ok(runtimes.collect())
     }
 
-    /// Figure 13 (d): four filters, or counters of four bits, in so many bytes.
+    /// Return the candidates of Figure 13 (d): four filters, or counters of four bits, per number
+    /// of bytes.
     fn memory_sweep(&self) -> Result<Vec<(u64, Candidate)>, LabError> {
         let mut candidates = vec![];
         for &bytes in &self.memory_bytes {

@@ -7,11 +7,11 @@ use crate::study::in_order;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case<'a> {
     pub(super) result: &'a WorkloadResult,
-    /// At least one.
+    /// Points of the case, at least one.
     points: &'a [Point],
 }
 
-/// How one cache fares over several cases.
+/// Results of one cache over several cases.
 #[derive(Clone, Debug)]
 pub(super) struct Standing<'a> {
     pub(super) label: &'a str,
@@ -20,17 +20,17 @@ pub(super) struct Standing<'a> {
     pub(super) points: Vec<(Case<'a>, &'a Point, f64)>,
 }
 
-/// The cases of the cost model.
+/// Return the cases of the cost model.
 pub(super) fn cases(results: &[WorkloadResult]) -> Vec<Case<'_>> {
     results.iter().flat_map(WorkloadResult::cases).collect()
 }
 
-/// The cases on simulated devices.
+/// Return the cases on simulated devices.
 pub(super) fn simulated(results: &[WorkloadResult]) -> Vec<Case<'_>> {
     results.iter().map(|result| Case { result, points: &result.simulated }).collect()
 }
 
-/// How each cache fares, in the order in which they run.
+/// Return the results of each cache, in the order in which they run.
 pub(super) fn standings<'a>(cases: &[Case<'a>]) -> Vec<Standing<'a>> {
     let labels = in_order(cases.iter().flat_map(|case| case.points).map(|point| &*point.label));
     let standing = |label: &'a str| {
@@ -46,7 +46,7 @@ pub(super) fn standings<'a>(cases: &[Case<'a>]) -> Vec<Standing<'a>> {
 }
 
 impl WorkloadResult {
-    /// Its cases of the cost model.
+    /// Return its cases of the cost model.
     fn cases(&self) -> impl Iterator<Item = Case<'_>> {
         let same_sizes = |one: &Point, other: &Point| one.sizes() == other.sizes();
         self.points.chunk_by(same_sizes).map(|points| Case { result: self, points })
@@ -54,32 +54,32 @@ impl WorkloadResult {
 }
 
 impl<'a> Case<'a> {
-    /// The point of a cache.
+    /// Return the point of a cache.
     pub(super) fn of(self, label: &str) -> Option<&'a Point> {
         self.points.iter().find(|point| point.label == label)
     }
 
-    /// The points of some camps.
+    /// Return the points of some camps.
     pub(super) fn camps(self, camps: &[Camp]) -> impl Iterator<Item = &'a Point> {
         self.points.iter().filter(move |point| camps.contains(&point.camp))
     }
 
-    /// The point of some camps that takes the least time.
+    /// Return the point of some camps that takes the least time.
     pub(super) fn fastest(self, camps: &[Camp]) -> Option<&'a Point> {
         self.camps(camps).min_by(|one, other| one.seconds().total_cmp(&other.seconds()))
     }
 
-    /// The least time of all, in seconds.
+    /// Return the least time of all, in seconds.
     fn least(self) -> f64 {
         self.points.iter().map(Point::seconds).fold(f64::INFINITY, f64::min)
     }
 
-    /// The sizes of RAM and flash.
+    /// Return the sizes of RAM and flash.
     pub(super) fn sizes(self) -> (&'a str, &'a str) {
         self.points[0].sizes()
     }
 
-    /// Its workload and sizes in words.
+    /// Return its workload and sizes in words.
     pub(super) fn words(self) -> String {
         let (memory, flash) = self.sizes();
         format!("{}, RAM {memory}, flash {flash}", self.result.workload)
@@ -87,20 +87,20 @@ impl<'a> Case<'a> {
 }
 
 impl Standing<'_> {
-    /// Its time as a multiple of the least of each case, in the geometric mean.
+    /// Return its time as a multiple of the least of each case, in the geometric mean.
     pub(super) fn mean(&self) -> f64 {
         let logs = self.points.iter().map(|(_, _, times)| times.ln());
         (logs.sum::<f64>() / self.points.len() as f64).exp()
     }
 
-    /// The case in which that multiple is the greatest, and the multiple.
+    /// Return the case in which that multiple is the greatest, and the multiple.
     pub(super) fn worst(&self) -> (Case<'_>, f64) {
         let worst = self.points.iter().max_by(|one, other| one.2.total_cmp(&other.2));
         let (case, _, times) = worst.expect("a standing has a case at least");
         (*case, *times)
     }
 
-    /// The mean of a figure over the cases.
+    /// Return the mean of a figure over the cases.
     pub(super) fn mean_of(&self, figure: impl Fn(&Point) -> f64) -> f64 {
         let figures = self.points.iter().map(|(_, point, _)| figure(point));
         figures.sum::<f64>() / self.points.len() as f64
@@ -108,7 +108,7 @@ impl Standing<'_> {
 }
 
 impl Point {
-    /// The sizes of RAM and flash.
+    /// Return the sizes of RAM and flash.
     pub(super) const fn sizes(&self) -> (&str, &str) {
         (self.memory.as_str(), self.flash.as_str())
     }

@@ -1,4 +1,4 @@
-//! How the statements about shipped and published caches are judged.
+//! Judges of the statements about shipped and published caches.
 
 use serde::Deserialize;
 
@@ -6,11 +6,11 @@ use super::cases::{Case, Standing, cases, simulated, standings};
 use super::{Camp, Point, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, spread};
 
-/// How a claim is judged.
+/// Rule by which a claim is judged.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
-    /// In each case, the fastest of some camps against the fastest of others.
+    /// Compare, in each case, the fastest of some camps with the fastest of others.
     Fastest {
         of: Vec<Camp>,
         than: Vec<Camp>,
@@ -35,7 +35,7 @@ pub(crate) enum Judge {
     },
 }
 
-/// What is compared; less is better.
+/// Figure that is compared; less is better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum By {
@@ -85,8 +85,8 @@ impl By {
     }
 }
 
-/// In how many pairs the first point saves more than a share against the second, and how much. A pair
-/// whose second point has nothing to save is left out.
+/// Measure in how many pairs the first point saves more than a share against the second, and the
+/// amount. A pair whose second point has nothing to save is left out.
 fn saves<'a>(
     by: By,
     more_than_percent: f64,
@@ -114,7 +114,7 @@ fn saves<'a>(
     ))
 }
 
-/// The means of the steadiest caches of both sides.
+/// Return the means of the steadiest caches of both sides.
 fn steady(cases: &[Case<'_>], of: &[Camp], than: &[Camp]) -> Option<Measured> {
     let standings = standings(cases);
     let steadiest = |camps: &[Camp]| {

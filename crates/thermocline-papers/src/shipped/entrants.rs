@@ -7,7 +7,7 @@ use thermocline_core::config::Values;
 use thermocline_core::registry::{self, Depth, PolicyEntry};
 use thermocline_lab::{LabError, TierSize};
 
-/// Where a cache comes from.
+/// Origin of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -30,7 +30,7 @@ pub(super) struct StatedEntrant {
     /// The registered name of its policy.
     policy: String,
     camp: Camp,
-    /// What the model of a shipped cache was written after.
+    /// Version that the model of a shipped cache follows.
     version: Option<String>,
     /// Parameters that differ from the policy's defaults.
     #[serde(default)]
@@ -46,20 +46,20 @@ pub(super) struct StatedEntrant {
 pub struct Entrant {
     /// Its name in reports.
     pub label: String,
-    /// Where it comes from.
+    /// Origin.
     pub camp: Camp,
     /// Its policy.
     pub policy: &'static PolicyEntry,
     /// The values of all its parameters.
     pub values: Values,
-    /// What differs from the policy's defaults, as `name=value`, with sizes as the tools have them.
+    /// Differences from the policy's defaults, as `name=value`, with sizes as the tools have them.
     pub settings: String,
-    /// What its model was written after, where its row says so.
+    /// Version that its model follows, if its row names one.
     pub version: Option<String>,
 }
 
 impl Camp {
-    /// In a few words.
+    /// Return a short description.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Shipped => "shipped",
@@ -70,7 +70,8 @@ impl Camp {
     }
 }
 
-/// The caches that the file names, and every registered policy of RAM and flash that it does not name.
+/// Return the caches that the file names, and every registered policy of RAM and flash that it does
+/// not name.
 pub(super) fn entrants(
     stated: &[StatedEntrant],
     page_size_bytes: u64,
@@ -85,7 +86,7 @@ pub(super) fn entrants(
     named.chain(published).collect()
 }
 
-/// How many these are.
+/// Count these.
 pub(super) fn count(stated: &[StatedEntrant]) -> usize {
     stated.len() + published(stated).count()
 }

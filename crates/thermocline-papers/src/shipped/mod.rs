@@ -32,7 +32,7 @@ pub use entrants::{Camp, Entrant};
 /// The file of the study.
 pub(crate) const FILE: &str = include_str!("experiment.toml");
 
-/// What is to be run.
+/// Experiment to run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
@@ -69,7 +69,7 @@ struct Simulated {
     closed_loop: u32,
 }
 
-/// What one workload showed.
+/// Results of one workload.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkloadResult {
     /// The workload's name.
@@ -102,7 +102,7 @@ struct Prepared<'a> {
     configuration: Configuration,
 }
 
-/// The caches of the study, set for pages of a size.
+/// Return the caches of the study, set for pages of a size.
 ///
 /// # Errors
 /// A file that asks for what does not exist.
@@ -217,7 +217,7 @@ impl Study for Experiment {
 }
 
 impl Experiment {
-    /// All caches, set for pages of a size.
+    /// Return all caches, set for pages of a size.
     fn entrants(&self, page_size_bytes: u64) -> Result<Vec<Entrant>, LabError> {
         entrants::entrants(&self.entrants, page_size_bytes)
     }
@@ -266,14 +266,14 @@ impl Point {
         timing.map_or(self.summary.io_time_ms / 1000.0, |timing| timing.duration_s)
     }
 
-    /// Bytes written to flash.
+    /// Return the number of bytes written to flash.
     fn flash_bytes(&self) -> u64 {
         let pages =
             thermocline_lab::metric::flash(&self.summary).map_or(0, |tier| tier.page_writes);
         pages * self.summary.trace.page_size_bytes
     }
 
-    /// Accesses that were counted.
+    /// Return the number of accesses that were counted.
     fn accesses(&self) -> u64 {
         self.summary.trace.accesses - self.summary.warm_up_accesses
     }

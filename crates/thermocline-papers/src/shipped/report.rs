@@ -14,7 +14,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// The camps whose best caches are shown beside each other.
 const RIVALS: [Camp; 3] = [Camp::Shipped, Camp::Tuned, Camp::Published];
 
-/// All tables of the page.
+/// Return all tables of the page.
 pub(super) fn tables(experiment: &Experiment, results: &[WorkloadResult]) -> Vec<TextTable> {
     let at_one_size: Vec<Case<'_>> = cases(results)
         .into_iter()
@@ -56,7 +56,7 @@ fn gib_per_million(point: &Point) -> f64 {
     point.flash_bytes() as f64 / GIB / point.accesses() as f64 * 1e6
 }
 
-/// How every cache fares over all cases, the one with the least mean I/O time first.
+/// Tabulate the results of every cache over all cases, the one with the least mean I/O time first.
 pub(super) fn overall(results: &[WorkloadResult]) -> TextTable {
     let cases = cases(results);
     let mut all = standings(&cases);
@@ -99,7 +99,7 @@ pub(super) fn overall(results: &[WorkloadResult]) -> TextTable {
     }
 }
 
-/// The best cache of each kind on each workload, by its mean over the sizes.
+/// Return the best cache of each kind on each workload, by its mean over the sizes.
 pub(super) fn winners(results: &[WorkloadResult]) -> TextTable {
     let row = |result: &WorkloadResult| {
         let cases = cases(std::slice::from_ref(result));
@@ -122,7 +122,7 @@ pub(super) fn winners(results: &[WorkloadResult]) -> TextTable {
     }
 }
 
-/// A figure of every cache on each workload.
+/// Return a figure of every cache on each workload.
 fn by_workload(
     title: &str,
     cases: &[Case<'_>],
@@ -142,7 +142,7 @@ fn by_workload(
     }
 }
 
-/// What is written to flash per day of the trace's time, where a trace is long enough.
+/// Describe the flash writes per day of the trace's time, where a trace is long enough.
 fn flash_per_day(experiment: &Experiment, at_one_size: &[Case<'_>]) -> TextTable {
     let is_long = |case: &&Case<'_>| {
         case.result.counted_s.is_some_and(|seconds| seconds >= experiment.day_needs_s)
@@ -154,7 +154,7 @@ fn flash_per_day(experiment: &Experiment, at_one_size: &[Case<'_>]) -> TextTable
     })
 }
 
-/// The traces and the sizes that follow from them.
+/// Return the traces and the sizes that follow from them.
 fn workloads(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
     let row = |result: &WorkloadResult| {
         let first = result.points.first()?;
@@ -198,7 +198,7 @@ fn workloads(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
     }
 }
 
-/// What each shipped cache is modelled after, and how it is set.
+/// Tabulate the version that each shipped cache is modelled after, and its settings.
 fn versions(experiment: &Experiment) -> TextTable {
     let all = experiment.entrants(PageSize::DEFAULT.bytes()).unwrap_or_default();
     let shipped = all.into_iter().filter(|one| matches!(one.camp, Camp::Shipped | Camp::Tuned));
@@ -219,7 +219,7 @@ fn versions(experiment: &Experiment) -> TextTable {
     }
 }
 
-/// The I/O time of every cache at every size of a workload.
+/// Return the I/O time of every cache at every size of a workload.
 fn every_size(result: &WorkloadResult) -> TextTable {
     let cases = cases(std::slice::from_ref(result));
     let sizes = cases.iter().map(|case| {

@@ -11,7 +11,7 @@ fn clients(number: usize) -> Clients {
     Clients::new(number).unwrap()
 }
 
-/// Whose accesses they are, and to which page of which volume.
+/// Return the client of each access, with its page and volume.
 fn story(trace: &CompiledTrace) -> Vec<(u8, u32, u64)> {
     let told = |access: Access| {
         let (volume, page) = trace.location(access.page);

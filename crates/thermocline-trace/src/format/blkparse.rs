@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::text::{Fields, Joined, integer, sectors, time};
 use crate::volumes::Volumes;
 
-/// How the lines of the summary begin.
+/// Prefixes of the summary's lines.
 const SUMMARY: [&[u8]; 20] = [
     b"CPU",
     b"Total (",
@@ -99,7 +99,7 @@ impl TextFormat for Blkparse {
     }
 }
 
-/// The direction of data, if any moves.
+/// Return the direction of data, if any moves.
 fn direction(flags: &[u8]) -> Option<Op> {
     if flags.contains(&b'D') {
         None

@@ -18,7 +18,7 @@ use crate::volumes::Volumes;
 /// The first line.
 pub(crate) const HEADER: &[u8] = b"timestamp_us,op,volume,offset,length";
 
-/// What stands before and behind the number of a gap's accesses.
+/// Text before and after the number of a gap's accesses.
 pub(crate) const GAP: [&str; 2] = ["# gap: ", " page accesses are missing here"];
 
 pub(crate) const FORMAT: Format = Format::text::<Csv>("csv");

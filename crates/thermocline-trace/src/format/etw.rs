@@ -44,7 +44,7 @@ pub(crate) const FORMAT: Format = Format::text::<Etw>("etw");
 
 #[derive(Debug, Default)]
 struct Etw {
-    /// When the trace began, in nanoseconds of Windows file time; 0 if it does not say.
+    /// Start of the trace, in nanoseconds of Windows file time; 0 if the trace does not state it.
     start_ns: u64,
 }
 
@@ -124,7 +124,8 @@ fn is_event_name(name: &[u8]) -> bool {
         && name.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte))
 }
 
-/// The start of the trace in nanoseconds, from the line about the machine; 0 if it does not say.
+/// Return the start of the trace in nanoseconds, from the line about the machine; 0 if it does not
+/// say.
 fn start_ns(line: &[u8]) -> Result<u64, Reason> {
     const LABEL: &[u8] = b"Trace Start:";
     let mut parts = line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);

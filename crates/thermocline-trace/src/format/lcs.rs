@@ -95,7 +95,7 @@ impl<const BYTES: usize> Default for Lcs<BYTES> {
 }
 
 impl<const BYTES: usize> Lcs<BYTES> {
-    /// The op and the tenant of a record, packed.
+    /// Return the op and the tenant of a record, packed.
     #[inline]
     fn op_and_tenant(record: &[u8]) -> u32 {
         match BYTES {
@@ -160,7 +160,7 @@ impl<const BYTES: usize> RecordFormat for Lcs<BYTES> {
     }
 }
 
-/// The volume of a tenant, whose name are its digits.
+/// Return the volume of a tenant, whose name are its digits.
 #[inline]
 fn volume(tenant: u32, volumes: &mut Volumes) -> u32 {
     let mut digits = [0; 10];
@@ -176,7 +176,7 @@ fn volume(tenant: u32, volumes: &mut Volumes) -> u32 {
     }
 }
 
-/// The records that an old header describes.
+/// Return the records that an old header describes.
 fn old(sample: &[u8]) -> Result<LaidOut, Reason> {
     let Some(header) = sample.get(..OLD_HEADER_BYTES) else {
         return Err(format!("the header has {} of {OLD_HEADER_BYTES} bytes", sample.len()).into());

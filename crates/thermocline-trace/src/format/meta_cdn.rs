@@ -78,7 +78,7 @@ impl TextFormat for MetaCdn {
     }
 }
 
-/// A bound of a range; -1 is none.
+/// Return a bound of a range; -1 is none.
 fn bound(text: &[u8], name: &'static str) -> Result<Option<u64>, Reason> {
     if text == b"-1" { Ok(None) } else { integer(text, name).map(Some) }
 }

@@ -1,4 +1,4 @@
-//! How a trace is read.
+//! Options for reading a trace.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// The power of ten that turns one unit into nanoseconds.
+    /// Return the power of ten that turns one unit into nanoseconds.
     pub(crate) const fn exponent(self) -> u32 {
         match self {
             Self::Nanoseconds => 0,
@@ -48,13 +48,13 @@ impl FromStr for TimeUnit {
     }
 }
 
-/// How to read a trace.
+/// Options for reading a trace.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// The format; told from the content if `None`.
+    /// The format; detected from the content if `None`.
     pub format: Option<FormatName>,
-    /// The unit of times in `ssdsim` and `mqsim` traces; told from the content, or nanoseconds, if
-    /// `None`. Other formats have their own.
+    /// The unit of times in `ssdsim` and `mqsim` traces; detected from the content, or nanoseconds,
+    /// if `None`. Other formats have their own.
     pub time_unit: Option<TimeUnit>,
     /// The action whose lines are the requests of `blkparse` text: `Q` queued, `D` issued to the
     /// driver, `C` completed, ...
@@ -63,13 +63,13 @@ pub struct ReadOptions {
     pub allow_truncated: bool,
     /// The file table of a recording, if it is not beside it.
     pub file_table: Option<Arc<FileTable>>,
-    /// Of a recording, only requests to files of these classes; all if there is none.
+    /// For a recording: classes of files whose requests are taken; all if empty.
     pub only_classes: Vec<String>,
-    /// What a recording's volumes are.
+    /// Rule by which a recording's volumes are formed.
     pub volume_of: VolumeOf,
-    /// What the pages of objects with sizes are.
+    /// Rule by which objects with sizes get pages.
     pub objects: Objects,
-    /// What the columns of a trace of no known format mean.
+    /// Meaning of the columns of a trace of no known format.
     pub columns: Option<Arc<Mapping>>,
     /// The units of `tencent-cbs` traces.
     pub tencent_unit: TencentUnit,
@@ -104,7 +104,7 @@ pub enum TencentUnit {
     Mixed,
 }
 
-/// What a recording's volumes are.
+/// Rule by which a recording's volumes are formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeOf {
     /// All files together are one volume.

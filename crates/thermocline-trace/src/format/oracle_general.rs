@@ -53,7 +53,7 @@ impl RecordFormat for OracleGeneral {
     }
 }
 
-/// What the first 24 bytes of a record of libCacheSim say.
+/// Read the first 24 bytes of a record of libCacheSim.
 #[inline]
 pub(super) fn read(record: &[u8], volume: u32) -> Request {
     let at = Nanos(u64::from(u32_at(record, 0)) * SECOND_NS);

@@ -44,14 +44,15 @@ struct Recording {
     is_wanted: Vec<bool>,
 }
 
-/// Where a file's pages are.
+/// Location of a file's pages.
 struct FileLocation {
     volume: u32,
     base_page: u64,
 }
 
 impl Recording {
-    /// A parser of requests to the files of the options' table that are of the wanted classes.
+    /// Create a parser of requests to the files of the options' table that are of the wanted
+    /// classes.
     fn new(options: &ReadOptions) -> Self {
         let table = options.file_table.clone().unwrap_or_default();
         let (only, volume_of) = (&options.only_classes, options.volume_of);
@@ -67,7 +68,7 @@ impl Recording {
         Self { has_header: false, table: Some(table), volume_of, volumes, is_wanted }
     }
 
-    /// A parser that takes every file for known: for recognising the format.
+    /// Create a parser that takes every file for known: for recognising the format.
     const fn without_table() -> Self {
         Self {
             has_header: false,
@@ -78,7 +79,7 @@ impl Recording {
         }
     }
 
-    /// Where a file is; none if it is not wanted.
+    /// Return the location of a file; `None` if it is not wanted.
     #[inline]
     fn place(
         &mut self,

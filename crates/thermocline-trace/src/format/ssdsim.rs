@@ -66,8 +66,8 @@ impl TextFormat for Ssdsim {
     }
 }
 
-/// The time unit that the options name; otherwise milliseconds if any line of the sample begins with a
-/// fractional number, and nanoseconds if none does.
+/// Return the time unit that the options name; otherwise milliseconds if any line of the sample
+/// begins with a fractional number, and nanoseconds if none does.
 pub(super) fn time_unit(sample: &[u8], options: &ReadOptions) -> TimeUnit {
     if let Some(unit) = options.time_unit {
         return unit;

@@ -1,4 +1,5 @@
-//! What the tests of all formats share: one way to read a few lines, one way to say what they mean.
+//! Helpers that the tests of all formats share: one way to read a few lines, one way to show their
+//! meaning.
 
 use std::io::Cursor;
 
@@ -25,7 +26,7 @@ pub(crate) const fn object(id: u64, offset: u64, length: u64) -> Extent {
     Extent::Object { id, offset, length }
 }
 
-/// Objects are told apart by `expected` ids, and those of keys get these in order of appearance.
+/// Check that objects have the `expected` ids; those of keys get these in order of appearance.
 #[track_caller]
 pub(crate) fn check_keys(format: FormatName, lines: &str, expected: &[Request]) {
     let (mut all, _) = drain(format, lines.as_bytes()).unwrap();
@@ -148,7 +149,7 @@ pub(crate) fn check_plain<F: RecordFormat>(make: fn() -> F, samples: &[Vec<u8>])
     assert!(requests > 30_000, "only {requests} requests were understood");
 }
 
-/// What records mean, and the error that ends them.
+/// Meaning of records, and the error that ends them.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     requests: Vec<Request>,

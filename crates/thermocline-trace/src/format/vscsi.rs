@@ -39,7 +39,7 @@ pub(crate) const FORMAT: Format =
         }
     });
 
-/// Records of so many bytes.
+/// Reader of records of `BYTES` bytes.
 #[derive(Debug, Default)]
 struct Vscsi<const BYTES: usize> {
     /// The only volume, once there was a request.
@@ -56,7 +56,7 @@ struct Fields {
 }
 
 impl<const BYTES: usize> Vscsi<BYTES> {
-    /// The version of records of so many bytes.
+    /// Version of records of `BYTES` bytes.
     const VERSION: u16 = if BYTES == V1_BYTES { 1 } else { 2 };
 
     #[inline]
@@ -122,7 +122,7 @@ impl<const BYTES: usize> RecordFormat for Vscsi<BYTES> {
     }
 }
 
-/// The version of the records that `sample` begins with: all carry it, and SCSI commands.
+/// Return the version of the records that `sample` begins with: all carry it, and SCSI commands.
 fn version(sample: &[u8]) -> Option<u8> {
     let is = |record_bytes: usize, version_at: usize, command_at: usize, expected: u8| {
         let mut records = sample.chunks_exact(record_bytes).take(SAMPLE_RECORDS);

@@ -54,7 +54,7 @@ impl TextFormat for Ycsb {
 }
 
 impl Ycsb {
-    /// A line that is no operation.
+    /// Parse a line that is not an operation.
     fn other(&mut self, word: &[u8], line: &[u8]) -> Result<Line, Reason> {
         match word[0] {
             b'[' => {

@@ -18,20 +18,20 @@ impl SplitMix64 {
         mixed(self.state)
     }
 
-    /// A real in \[0, 1), a multiple of 2^-53.
+    /// Draw a real number in \[0, 1), a multiple of 2^-53.
     #[inline]
     pub(crate) const fn real(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// A whole number less than `limit`; its bias is below `limit` / 2^64.
+    /// Draw a whole number less than `limit`; its bias is below `limit` / 2^64.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 }
 
-/// The output function of splitmix64.
+/// Return the output function of splitmix64.
 const fn mixed(state: u64) -> u64 {
     let bits = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -58,7 +58,7 @@ impl Scatter {
         Self { limit, half_bits: bits.div_ceil(2), keys }
     }
 
-    /// Where a page goes.
+    /// Return the place of a page.
     pub(crate) fn page(&self, page: u64) -> u64 {
         assert!(page < self.limit, "the bijection is on pages below the limit");
         let mask = (1 << self.half_bits) - 1;

@@ -96,7 +96,7 @@ fn contradictory_options_are_refused() {
     check(Options { pattern, ..good }, "sum of scan and log share");
 }
 
-/// How often each page is accessed by the requests of a range.
+/// Count the accesses to each page by the requests of a range.
 fn counts(options: Options, requests: std::ops::Range<usize>) -> Vec<u32> {
     let page_count = usize::try_from(options.pages).unwrap();
     let mut counts = vec![0; page_count];

@@ -21,7 +21,7 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// The distribution on `ranks` ranks, at most 2^53, with a skew of at least 0.
+    /// Return the distribution on `ranks` ranks, at most 2^53, with a skew of at least 0.
     pub(crate) fn new(ranks: u64, alpha: f64) -> Self {
         assert!(ranks > 0 && ranks <= 1 << 53, "ranks are exact in a float");
         assert!(alpha >= 0.0, "the distribution is monotone");
@@ -61,7 +61,7 @@ impl Zipf {
         log * if t.abs() > 1e-8 { libm::expm1(t) / t } else { 1.0 + t * 0.5 * (1.0 + t / 3.0) }
     }
 
-    /// The x for which H(x) = `area`: exp(area * ln(1 + t) / t) with t = area (1 - alpha).
+    /// Return the x for which H(x) = `area`: exp(area * ln(1 + t) / t) with t = area (1 - alpha).
     fn inverse(&self, area: f64) -> f64 {
         // Rounding may take t below -1, where H has no value.
         let t = (area * (1.0 - self.alpha)).max(-1.0);

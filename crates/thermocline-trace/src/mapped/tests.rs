@@ -41,7 +41,7 @@ fn compiled(requests: Vec<Request>, volumes: usize) -> CompiledTrace {
     CompiledTrace::compile(&mut Given { requests, volumes }, PageSize::DEFAULT).unwrap()
 }
 
-/// A small trace with every column but the bytes of objects.
+/// Return a small trace with every column but the bytes of objects.
 fn small() -> CompiledTrace {
     let requests = (0..40_u64).map(|number| {
         let op = if number % 3 == 0 { Op::Write } else { Op::Read };
@@ -66,14 +66,14 @@ fn assert_same(found: &CompiledTrace, expected: &CompiledTrace) {
     assert_eq!(one.ids_by_page_number(), other.ids_by_page_number());
 }
 
-/// The bytes of a file of `small`.
+/// Return the bytes of a file of `small`.
 fn file(folder: &Path) -> Vec<u8> {
     let path = folder.join("small.tct");
     small().save_mapped(&path).unwrap();
     std::fs::read(path).unwrap()
 }
 
-/// What opening, and if that succeeds checking, says of some bytes.
+/// Open some bytes and check them if that succeeds; return the error of either.
 fn opened(folder: &Path, bytes: &[u8]) -> Result<(), String> {
     let path = folder.join("other.tct");
     std::fs::write(&path, bytes).unwrap();
@@ -214,7 +214,7 @@ proptest! {
         assert_same(&mapped, &trace);
     }
 
-    /// Whatever a file holds, opening and checking it is an error or a trace.
+    /// Opening and checking a file of any contents gives an error or a trace.
     #[test]
     fn arbitrary_headers_are_refused(
         changes in prop::collection::vec((0_usize..400, any::<u8>()), 1..8),

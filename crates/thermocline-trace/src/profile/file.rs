@@ -19,11 +19,11 @@ use crate::request::PageSize;
 
 /// The version of the text that this program writes and reads.
 const VERSION: u64 = 1;
-/// A longer text is no profile.
+/// Maximum length of a profile's text.
 const BYTES_MAX: u64 = 1 << 20;
 /// Splits above a leaf, at most.
 const DEPTH_MAX: usize = 64;
-/// What to do about a profile that cannot be read.
+/// Remedy for a profile that cannot be read.
 const REMEDY: &str = "make it again with `thermocline trace fit`";
 
 /// The text as it is written.
@@ -48,11 +48,11 @@ struct OnlyVersion {
 }
 
 impl Profile {
-    /// Reads a profile.
+    /// Read a profile.
     ///
     /// # Errors
-    /// If the file cannot be read, or is no profile that this program understands; the error says where
-    /// it is wrong and what to do.
+    /// If the file cannot be read, or is not a profile that this program understands; the error
+    /// names the place and the remedy.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         let io = |source| TraceError::Io { path: path.to_owned(), action: "read", source };
         let content = |reason| TraceError::Content { path: path.to_owned(), reason };
@@ -69,7 +69,7 @@ impl Profile {
     }
 }
 
-/// Why a text is no profile, and what to do.
+/// Reason why a text is not a profile, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ProfileError(String);

@@ -1,4 +1,4 @@
-//! From a trace to its profile.
+//! Fit of a profile to a trace.
 
 use thermocline_core::random::SplitMix64;
 
@@ -19,7 +19,7 @@ const OBSERVATIONS: u64 = 1 << 17;
 const OFTEN: u64 = 32;
 /// Accesses by which an extent weighs, at most, when trees of extents grow.
 const WEIGHT_MAX: u64 = 6;
-/// How much a gap weighs beside an access of an extent that is born.
+/// Weight of a gap relative to that of an access of an extent that is born.
 const GAP_WEIGHT: u64 = 2;
 /// Pages of a block, of which the space says how many are accessed.
 const BLOCK_PAGES: u64 = 64;
@@ -27,7 +27,7 @@ const BLOCK_PAGES: u64 = 64;
 /// Times that trees grow.
 const GROWTHS: usize = 4;
 
-/// How a profile is made.
+/// Options of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitOptions {
     /// The size of the profile, at most, in bytes; [`FitOptions::BYTES_MIN`] at least.
@@ -45,7 +45,7 @@ impl Default for FitOptions {
     }
 }
 
-/// What is known of a page after one look at all accesses.
+/// Record of a page after one look at all accesses.
 #[derive(Clone, Copy, Debug, Default)]
 struct PageUse {
     accesses: u64,
@@ -73,13 +73,13 @@ impl PageUse {
 }
 
 impl PageUse {
-    /// How much a gap of this extent weighs when trees grow.
+    /// Return the weight of a gap of this extent when trees grow.
     fn gap_weight(&self) -> u32 {
         u32::try_from(GAP_WEIGHT * self.extent_pages).unwrap_or(u32::MAX)
     }
 }
 
-/// What is known of an extent while the trace goes by.
+/// State of an extent during the pass over the trace.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     last: u64,
@@ -304,7 +304,7 @@ fn lives(trace: &CompiledTrace, pages: &[PageUse]) -> [Vec<Observation>; 3] {
     [gaps, late_gaps, ops]
 }
 
-/// The gap that follows what is known of an extent.
+/// Return the gap that follows what is known of an extent.
 fn observed_gap(page: &PageUse, before: &Progress, gap: u64, len: u64, count: u32) -> Observation {
     let left = page.accesses - before.seen;
     let rest = page.last - before.last;
@@ -334,7 +334,7 @@ fn observed_gap(page: &PageUse, before: &Progress, gap: u64, len: u64, count: u3
     }
 }
 
-/// Where pages lie.
+/// Fit the locations of pages.
 fn space(trace: &CompiledTrace, pages: &[PageUse]) -> Space {
     let numbers = trace.page_numbers();
     let (mut extents, mut continues, mut next) = (0_u64, 0_u64, None);
@@ -376,7 +376,7 @@ fn space(trace: &CompiledTrace, pages: &[PageUse]) -> Space {
     }
 }
 
-/// How long each part took.
+/// Return the duration of each part.
 fn part_durations(trace: &CompiledTrace) -> Vec<u64> {
     if !trace.is_timed() {
         return vec![];

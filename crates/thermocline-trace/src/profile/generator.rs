@@ -1,4 +1,4 @@
-//! From a profile to a trace.
+//! Generation of a trace from a profile.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,25 +27,27 @@ const SLOTS_MAX: u64 = 1 << 18;
 /// Draws of a gap that must fit into the rest of a life; the mean is taken if none does.
 const TRIES: usize = 4;
 
-/// How much of a trace is generated. Footprint and accesses grow together, so that the share of accesses
-/// that a cache of a share of the footprint answers stays as it is.
+/// Length of the generated trace. Footprint and accesses grow together, so that a cache of a fixed
+/// share of the footprint serves a constant share of the accesses. Footprint and accesses grow
+/// together, so that the share of accesses that a cache of a share of the footprint answers stays
+/// as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Scale {
-    /// As much as the trace had.
+    /// Length of the original trace.
     #[default]
     One,
     /// Times as much.
     Factor(f64),
-    /// About so many accesses.
+    /// Approximate number of accesses.
     Accesses(u64),
-    /// About so many pages.
+    /// Approximate number of pages.
     Footprint(u64),
 }
 
 /// An extent that will be accessed again.
 #[derive(Clone, Copy, Debug)]
 struct Alive {
-    /// When its last access is, in ticks.
+    /// Time of its last access, in ticks.
     end: u64,
     first_page: u64,
     /// Accesses that are still to come, the next one included.
@@ -67,9 +69,9 @@ pub struct ProfileGenerator {
     drawers: Vec<Drawer>,
     alive: Vec<Alive>,
     free: Vec<u32>,
-    /// What is due in later slots, by slot.
+    /// Extents that are due in later slots, by slot.
     slots: Vec<Vec<(u64, u32)>>,
-    /// What is due in this slot.
+    /// Extents that are due in this slot.
     due: BinaryHeap<Reverse<(u64, u32)>>,
     slot: usize,
     slot_ticks: u64,
@@ -84,7 +86,7 @@ pub struct ProfileGenerator {
     ready: Vec<Request>,
 }
 
-/// Where new extents lie.
+/// Locations of new extents.
 #[derive(Clone, Debug)]
 struct Places {
     slot_pages: u64,
@@ -158,7 +160,7 @@ impl ProfileGenerator {
         Ok(generator)
     }
 
-    /// How long the trace of the profile was, in ticks.
+    /// Return the duration of the profile's trace, in ticks.
     const fn end(&self) -> u64 {
         self.profile.counts.accesses * TICKS
     }
@@ -301,7 +303,7 @@ impl ProfileGenerator {
         drawn.map_or(0, |(code, _)| u8::from(code == 1))
     }
 
-    /// The ticks to the next access of an extent.
+    /// Return the ticks to the next access of an extent.
     fn gap(&mut self, extent: &Alive, at: u64, part: u8) -> u64 {
         let rest = extent.end.saturating_sub(at).max(1);
         if extent.left == 1 {
@@ -364,7 +366,7 @@ impl ProfileGenerator {
         }
     }
 
-    /// When the next request comes.
+    /// Return the time of the next request.
     fn next_time(&mut self, part: u8) -> Nanos {
         let Some((begin_ns, duration_ns)) = self.profile.part_time(usize::from(part)) else {
             return Nanos(0);
@@ -392,12 +394,12 @@ impl ProfileGenerator {
     }
 }
 
-/// The ticks from one access of an extent to the next, at least: each page takes one access.
+/// Return the ticks from one access of an extent to the next, at least: each page takes one access.
 const fn shortest_gap(pages: u64) -> u64 {
     (pages - 1) * TICKS + 1
 }
 
-/// A whole number of a bucket.
+/// Return a whole number of a bucket.
 #[inline]
 fn within<const BITS: u32>(code: scale::Code, random: &mut SplitMix64) -> u64 {
     let range = numbers::<BITS>(code);
@@ -420,7 +422,7 @@ impl Places {
         Self { slot_pages, scatter, scattered: slots, slots, used_slots: 0, next: 0, room: 0 }
     }
 
-    /// A place for an extent.
+    /// Allocate a place for an extent.
     fn place(&mut self, pages: u64, profile: &Profile, random: &mut SplitMix64) -> u64 {
         let continues = random.real() < profile.space.continues;
         if !continues || self.room < pages {

@@ -27,7 +27,7 @@ pub use generator::{ProfileGenerator, Scale};
 /// Buckets per octave, as a power of two, of what trees draw and of what they ask for.
 const FINE: u32 = 4;
 const WIDE: u32 = 2;
-/// Parts of a trace of as many accesses each, which its times are told by.
+/// Number of parts of a trace, of equally many accesses each, that describe its times.
 const PARTS: usize = 64;
 /// Pages of an extent, at most.
 const EXTENT_PAGES_MAX: u64 = 16;
@@ -39,15 +39,15 @@ const fn rest_code<const BITS: u32>() -> scale::Code {
     codes::<BITS>()
 }
 
-/// If no more accesses than this are left, a gap may be told by what is left after it.
+/// Number of accesses left at which a gap may depend on that number.
 const FEW: u64 = 8;
-/// What `op_before` is at the first access.
+/// Value of `op_before` at the first access.
 const NO_OP: u8 = 2;
 /// A gap of once the mean is this many units of the relative code.
 const RATIO_UNITS: f64 = 16384.0;
 /// Relative gaps are at most this many units.
 const RATIO_MAX: u64 = 1 << 36;
-/// As [`REST`], for relative gaps.
+/// Code of the rest, as [`REST`], for relative gaps.
 const RELATIVE_REST: scale::Code = relative_rest_code::<FINE>();
 
 const fn relative_rest_code<const BITS: u32>() -> scale::Code {
@@ -65,19 +65,19 @@ const ONLY_WRITES: u8 = 5;
 enum Draw {
     /// Number of pages an extent has.
     Pages,
-    /// How often it is accessed.
+    /// Number of its accesses.
     Accesses,
     /// Its class by the share of writes.
     Ops,
-    /// From its first access to its last one.
+    /// Time from its first access to its last one.
     Life,
-    /// From one access to the next, if more than [`FEW`] are left.
+    /// Distance from one access to the next, if more than [`FEW`] are left.
     Gap,
     /// The same if fewer are left, and not only one.
     LateGap,
     /// Operation of an access.
     Op,
-    /// From one request to the next, in time.
+    /// Time from one request to the next.
     Wait,
 }
 
@@ -92,7 +92,7 @@ const DRAWS: [Draw; 8] = [
     Draw::Wait,
 ];
 
-/// What is known when a gap is drawn.
+/// Known values when a gap is drawn.
 const GAP_KNOWN: [&str; 8] =
     ["now", "mean", "left", "accesses", "ops", "op-before", "gap-before", "pages"];
 
@@ -184,21 +184,21 @@ const SHAPES: [Shape; 8] = [
 pub struct Profile {
     /// Bytes per page.
     page_size_bytes: u64,
-    /// What the trace had.
+    /// Counts of the trace.
     counts: Counts,
     /// Extents whose first access lies in each part.
     born: Vec<u64>,
-    /// How long the trace took.
+    /// Duration of the trace.
     duration_ns: u64,
-    /// How long each part took, in shares of 1 / [`TIME_SHARES`]; empty if there are no times.
+    /// Duration of each part, in shares of 1 / [`TIME_SHARES`]; empty if there are no times.
     part_durations: Vec<u32>,
-    /// Where pages lie.
+    /// Locations of pages.
     space: Space,
     /// One tree for each draw.
     trees: Vec<Node>,
 }
 
-/// What a trace had.
+/// Counts of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 struct Counts {
@@ -208,7 +208,7 @@ struct Counts {
     footprint_pages: u64,
 }
 
-/// Where pages lie, and which of them are accessed by one request.
+/// Locations of pages, and the pages that one request accesses.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 struct Space {
@@ -225,32 +225,32 @@ struct Space {
 }
 
 impl Profile {
-    /// Accesses of the trace that it was made from.
+    /// Return the number of accesses of the trace that it was made from.
     pub const fn accesses(&self) -> u64 {
         self.counts.accesses
     }
 
-    /// Pages that these were to.
+    /// Return the number of pages that these were to.
     pub const fn footprint_pages(&self) -> u64 {
         self.counts.footprint_pages
     }
 
-    /// Accesses that wrote.
+    /// Return the number of accesses that wrote.
     pub const fn writes(&self) -> u64 {
         self.counts.writes
     }
 
-    /// Requests of the trace.
+    /// Return the number of requests of the trace.
     pub const fn requests(&self) -> u64 {
         self.counts.requests
     }
 
-    /// Bytes per page.
+    /// Return the number of bytes per page.
     pub const fn page_size_bytes(&self) -> u64 {
         self.page_size_bytes
     }
 
-    /// When a part begins and how long it takes, in nanoseconds; none if there are no times.
+    /// Return the begin and duration of a part, in nanoseconds; `None` if there are no times.
     fn part_time(&self, part: usize) -> Option<(u64, u64)> {
         let share = |shares: u64| {
             let ns = u128::from(self.duration_ns) * u128::from(shares) / u128::from(TIME_SHARES);
@@ -265,7 +265,7 @@ impl Profile {
     }
 }
 
-/// The class of an extent by the share of its accesses that write.
+/// Return the class of an extent by the share of its accesses that write.
 fn ops_class(writes: u64, accesses: u64) -> u8 {
     match writes {
         0 => ONLY_READS,
@@ -274,7 +274,7 @@ fn ops_class(writes: u64, accesses: u64) -> u8 {
     }
 }
 
-/// The code of a part of some time: of what is taken, or of what is left if that is less.
+/// Return the code of a part of some time: of what is taken, or of what is left if that is less.
 fn code_of_part<const BITS: u32>(taken: u64, whole: u64) -> scale::Code {
     let left = whole.saturating_sub(taken);
     if taken <= left {
@@ -284,12 +284,12 @@ fn code_of_part<const BITS: u32>(taken: u64, whole: u64) -> scale::Code {
     }
 }
 
-/// The code of a gap, whose draw a tree of one of these shapes makes.
+/// Return the code of a gap, whose draw a tree of one of these shapes makes.
 fn code_of_gap<const BITS: u32>(gap: u64, rest: u64, draw: Draw) -> scale::Code {
     if draw == Draw::LateGap { code_of_part::<BITS>(gap, rest) } else { scale::code::<BITS>(gap) }
 }
 
-/// The same in multiples of a mean.
+/// Return the same in multiples of a mean.
 fn relative_code_of_gap<const BITS: u32>(
     gap: u64,
     rest: u64,
@@ -308,17 +308,17 @@ fn relative_code_of_gap<const BITS: u32>(
     }
 }
 
-/// The tree that draws a gap when so many accesses are left.
+/// Return the tree that draws a gap when `left` accesses are left.
 const fn gap_draw(left: u64) -> Draw {
     if left > FEW { Draw::Gap } else { Draw::LateGap }
 }
 
-/// A number as one that trees may ask for.
+/// Return a number as one that trees may ask for.
 fn known(number: u64) -> u8 {
     u8::try_from(scale::code::<WIDE>(number)).unwrap_or(u8::MAX)
 }
 
-/// The part of a time in which a place of it lies.
+/// Return the part of a time in which a place of it lies.
 fn part_of(place: u64, whole: u64) -> u8 {
     let part = u128::from(place) * PARTS as u128 / u128::from(whole.max(1));
     u8::try_from(part.min(PARTS as u128 - 1)).unwrap_or(u8::MAX)

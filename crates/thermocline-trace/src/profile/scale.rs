@@ -11,7 +11,7 @@ pub(super) const GREATEST: u64 = (1 << 40) - 1;
 /// The number of a bucket.
 pub(super) type Code = u16;
 
-/// The bucket of a number.
+/// Return the bucket of a number.
 #[expect(clippy::cast_possible_truncation, reason = "40 octaves of at most 16 buckets")]
 pub(super) const fn code<const BITS: u32>(number: u64) -> Code {
     let number = if number > GREATEST { GREATEST } else { number };
@@ -27,7 +27,7 @@ pub(super) const fn codes<const BITS: u32>() -> Code {
     code::<BITS>(GREATEST) + 1
 }
 
-/// The numbers of a bucket.
+/// Return the numbers of a bucket.
 pub(super) fn numbers<const BITS: u32>(code: Code) -> RangeInclusive<u64> {
     let code = u64::from(code);
     if code < 2 << BITS {

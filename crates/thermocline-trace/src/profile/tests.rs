@@ -139,7 +139,7 @@ fn scales_that_cannot_be_are_refused() {
     }
 }
 
-/// Requests of 4 pages, reads and writes in turn, in bursts that are seconds apart.
+/// Return the requests of 4 pages, reads and writes in turn, in bursts that are seconds apart.
 fn bursts(first_page: u64) -> CompiledTrace {
     let mut lines = String::new();
     for request in 0..8000_u64 {

@@ -29,7 +29,7 @@ const MERGE_BITS: [f64; 4] = [1.0, 4.0, 10.0, CARD_BITS];
 /// Counts of a leaf that has no exact ones sum up to about so many.
 const SHARES: f64 = 2000.0;
 
-/// What a tree draws, and from what.
+/// Values that a tree draws, and its inputs.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// Its name in the file.
@@ -73,7 +73,7 @@ pub(super) struct Leaf {
 pub(super) struct Card {
     pub(super) first: Code,
     pub(super) last: Code,
-    /// How often they came; not 0.
+    /// Number of times that they came; not 0.
     pub(super) count: u32,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Observation {
     pub(super) wide: [Code; 2],
     /// Number of draws this one stands for.
     pub(super) count: u32,
-    /// How many accesses depend on it, for each of these draws.
+    /// Number of accesses that depend on it, for each of these draws.
     pub(super) weight: u32,
 }
 
@@ -115,7 +115,7 @@ struct Candidate {
     bytes: f64,
 }
 
-/// Grows all trees until their text has about so many bytes.
+/// Grow all trees until their text has about `bytes_max` bytes.
 pub(super) fn grow(trees: &mut [Growing], bytes_max: f64) {
     let mut bytes: f64 = trees.iter().map(Growing::bytes).sum();
     loop {
@@ -136,7 +136,7 @@ pub(super) fn grow(trees: &mut [Growing], bytes_max: f64) {
 }
 
 impl Growing {
-    /// A tree of one leaf.
+    /// Create a tree of one leaf.
     pub(super) fn new(shape: &'static Shape, observations: Vec<Observation>) -> Self {
         let mut growing = Self { shape, observations, parts: vec![] };
         growing.cut();
@@ -149,7 +149,7 @@ impl Growing {
         self.parts = vec![self.part(range)];
     }
 
-    /// A leaf.
+    /// Return a leaf.
     fn part(&self, range: Range<usize>) -> Part {
         let mut histograms = Histograms::new(self.shape);
         for one in &self.observations[range.clone()] {
@@ -185,7 +185,7 @@ impl Growing {
         self.parts[place] = Part::Split { known, bound, low: first, high: first + 1 };
     }
 
-    /// The split of a leaf that saves most bits per byte, if any saves more than it costs.
+    /// Return the split of a leaf that saves most bits per byte, if any saves more than it costs.
     fn best_split(&self, range: Range<usize>) -> Option<Candidate> {
         let observations = &self.observations[range];
         let mut whole = Histograms::new(self.shape);
@@ -227,7 +227,7 @@ impl Growing {
         best
     }
 
-    /// The tree as it has grown.
+    /// Return the tree as it has grown.
     pub(super) fn finish(&self) -> Node {
         self.node(0)
     }
@@ -264,7 +264,7 @@ impl Growing {
 }
 
 impl Shape {
-    /// The outcomes from which on they tell what is left, if there are any.
+    /// Return the outcomes from which on they tell what is left, if there are any.
     const fn rest(&self, is_relative: bool) -> Option<Code> {
         match (self.has_rest, is_relative, self.relative) {
             (false, ..) => None,
@@ -274,7 +274,7 @@ impl Shape {
     }
 }
 
-/// A count with three digits that matter.
+/// Return a count with three digits that matter.
 fn rounded(count: u64) -> u32 {
     let unit = 10_u64.pow(count.max(1).ilog10().saturating_sub(2));
     u32::try_from((count + unit / 2) / unit * unit).unwrap_or(u32::MAX)
@@ -289,7 +289,7 @@ struct Bin {
 }
 
 impl Bin {
-    /// The bits of the outcomes, but for those by which all bins differ from others.
+    /// Return the bits of the outcomes, but for those by which all bins differ from others.
     fn bits(&self) -> f64 {
         let width = f64::from(self.last - self.first + 1);
         self.count as f64 * libm::log2(width / self.count as f64)
@@ -300,8 +300,8 @@ impl Bin {
     }
 }
 
-/// A histogram whose bins are as wide as can be: two become one if that costs fewer bits of the outcomes
-/// than the text of a bin has. What tells of the rest is not merged with what does not.
+/// Merge bins of a histogram as far as possible: two become one if that costs fewer bits of the
+/// outcomes than the text of a bin has. A bin of the rest is never merged with another.
 fn merged(counts: &[u64], rest: Option<Code>, most: f64) -> Vec<Bin> {
     let outcomes = (0..).zip(counts).filter(|(_, count)| **count > 0);
     let mut bins: Vec<Bin> =
@@ -346,7 +346,7 @@ fn bounds(observations: &[Observation], known: usize) -> Vec<u8> {
     bounds
 }
 
-/// The group of each value.
+/// Return the group of each value.
 fn groups_of(bounds: &[u8]) -> [usize; 256] {
     std::array::from_fn(|value| bounds.partition_point(|&bound| usize::from(bound) < value))
 }
@@ -357,7 +357,7 @@ struct Histograms {
     /// Kinds of outcomes.
     kinds: usize,
     limit: usize,
-    /// By group, kind and outcome.
+    /// Weights by group, kind and outcome.
     weights: Vec<f64>,
 }
 
@@ -410,8 +410,8 @@ impl Histograms {
         }
     }
 
-    /// The bits that the outcomes of a group take in the cheaper of its kinds, and whether that is the
-    /// relative one.
+    /// Return the bits that the outcomes of a group take in the cheaper of its kinds, and whether
+    /// that is the relative one.
     fn cheapest(&self, group: usize) -> (f64, bool) {
         let all = &self.weights[self.of_group(group)];
         let mut kinds = all.chunks(self.limit).map(bits);
@@ -430,7 +430,7 @@ impl Histograms {
     }
 }
 
-/// The bits that a histogram's outcomes take, if each is coded by its share.
+/// Return the bits that a histogram's outcomes take, if each is coded by its share.
 fn bits(weights: &[f64]) -> f64 {
     let (mut total, mut sum) = (0.0, 0.0);
     for &weight in weights.iter().filter(|weight| **weight > 0.0) {

@@ -13,7 +13,8 @@ use super::{Builder, PromptFormat, PromptOptions, PromptTrace, Row, Tail};
 use crate::error::TraceError;
 use crate::generate::random::SplitMix64;
 
-/// What conversations to make. Lengths are means of exponential distributions, at least one token.
+/// Options of generated conversations. Lengths are means of exponential distributions, at least one
+/// token. Lengths are means of exponential distributions, at least one token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conversations {
     /// Number of prompts.
@@ -41,7 +42,7 @@ pub struct Conversations {
     pub tool_tokens: u32,
     /// Mean time between two prompts of the whole trace.
     pub interarrival: Nanos,
-    /// Everything that is random follows from it.
+    /// Seed of everything that is random.
     pub seed: u64,
 }
 
@@ -50,7 +51,7 @@ pub struct Conversations {
 pub struct PromptRow {
     /// Its conversation.
     pub session: u32,
-    /// When it arrives.
+    /// Arrival time.
     pub at: Nanos,
     /// Its tokens.
     pub input_tokens: u64,
@@ -61,7 +62,7 @@ pub struct PromptRow {
 }
 
 impl fmt::Display for PromptRow {
-    /// A line of Mooncake's format, with a session.
+    /// Return a line of Mooncake's format, with a session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { session, at, input_tokens, output_tokens, ids } = self;
         let (ms, ns) = (at.0 / 1_000_000, at.0 % 1_000_000);
@@ -128,7 +129,7 @@ impl Conversations {
         Err(TraceError::Generator { reason: wrong.into() })
     }
 
-    /// The prompts, row by row.
+    /// Return the prompts, row by row.
     ///
     /// # Errors
     /// Options that contradict themselves.
@@ -160,7 +161,7 @@ impl Conversations {
         }))
     }
 
-    /// The prompts as a trace.
+    /// Return the prompts as a trace.
     ///
     /// # Errors
     /// Options that contradict themselves.
@@ -183,7 +184,7 @@ impl Making {
         usize::try_from(self.random.below(count as u64)).expect("it is below a length")
     }
 
-    /// A number of an exponential distribution, at least 1.
+    /// Draw a number of an exponential distribution, at least 1.
     fn exponential(&mut self, mean: f64) -> u64 {
         let drawn = -libm::log(1.0 - self.random.real()) * mean;
         #[expect(
@@ -261,13 +262,13 @@ impl Making {
     }
 }
 
-/// A number of blocks as a length in memory.
+/// Return a number of blocks as a length in memory.
 fn whole(blocks: u64) -> usize {
     usize::try_from(blocks).unwrap_or(usize::MAX)
 }
 
 impl PromptOptions {
-    /// Blocks of so many tokens.
+    /// Set the number of tokens per block.
     #[must_use]
     pub fn with_block_tokens(self, block_tokens: u32) -> Self {
         Self { block_tokens: Some(block_tokens), ..self }

@@ -24,7 +24,7 @@ const ROOT: u32 = u32::MAX;
 /// A prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// When it arrived, after the first of the trace where that is known.
+    /// Arrival time, after the first of the trace where that is known.
     pub at: Nanos,
     /// Its tokens.
     pub input_tokens: u64,
@@ -36,22 +36,22 @@ pub struct Prompt {
     chain: Range<usize>,
 }
 
-/// What becomes of the last block of a prompt if tokens do not fill it.
+/// Treatment of a prompt's last block if tokens do not fill it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tail {
-    /// It is a block as the others, as the trace has it.
+    /// It is a block like the others, as the trace has it.
     #[default]
     Keep,
     /// It is left out: engines cache full blocks only.
     Drop,
 }
 
-/// How prompts are read.
+/// Options for reading prompts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptOptions {
     /// The tokens of a block; what the trace or its format says if absent.
     pub block_tokens: Option<u32>,
-    /// What becomes of blocks that are not full.
+    /// Treatment of blocks that are not full.
     pub tail: Tail,
 }
 
@@ -82,7 +82,7 @@ pub struct PromptTrace {
 }
 
 impl PromptFormat {
-    /// Its name.
+    /// Return its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mooncake => "mooncake",
@@ -93,7 +93,7 @@ impl PromptFormat {
         }
     }
 
-    /// The tokens of a block where the trace does not say so.
+    /// Return the tokens of a block where the trace does not say so.
     const fn block_tokens(self) -> Option<u32> {
         match self {
             Self::Mooncake => Some(512),
@@ -112,12 +112,12 @@ impl PromptFormat {
 }
 
 impl PromptTrace {
-    /// The file, or what stands for it.
+    /// Return the file, or what stands for it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The format that it was read from.
+    /// Return the format that it was read from.
     pub const fn format(&self) -> PromptFormat {
         self.format
     }
@@ -127,12 +127,12 @@ impl PromptTrace {
         self.block_tokens
     }
 
-    /// All prompts, in the order of the file.
+    /// Return all prompts, in the order of the file.
     pub fn prompts(&self) -> &[Prompt] {
         &self.prompts
     }
 
-    /// The blocks of a prompt, from the first tokens to the last.
+    /// Return the blocks of a prompt, from the first tokens to the last.
     pub fn chain(&self, prompt: &Prompt) -> &[PageId] {
         &self.chains[prompt.chain.clone()]
     }
@@ -142,7 +142,7 @@ impl PromptTrace {
         self.distinct_blocks
     }
 
-    /// Blocks of all prompts.
+    /// Return the number of blocks of all prompts.
     pub fn blocks(&self) -> u64 {
         self.chains.len() as u64
     }
@@ -152,7 +152,7 @@ impl PromptTrace {
         self.prompts.iter().map(|prompt| prompt.input_tokens).sum()
     }
 
-    /// From the first arrival to the last; 0 for a trace without times.
+    /// Return the time from the first arrival to the last; 0 for a trace without times.
     pub fn duration(&self) -> Nanos {
         let times = self.prompts.iter().map(|prompt| prompt.at.0);
         let first = times.clone().min().unwrap_or(0);
@@ -184,7 +184,7 @@ struct Builder {
     trace: PromptTrace,
     tail: Tail,
     numbers: HashMap<Name, u32>,
-    /// For each block the one before it, or [`ROOT`].
+    /// Parent of each block: the one before it, or [`ROOT`].
     parents: Vec<u32>,
     /// The last prompt that had a block.
     last_prompt: Vec<u32>,
@@ -238,7 +238,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The number of a block that follows another one in a prompt.
+    /// Return the number of a block that follows another one in a prompt.
     fn block(&mut self, name: Name, parent: u32, prompt: u32) -> Result<u32, Reason> {
         let number = self.trace.distinct_blocks;
         match self.numbers.entry(name) {

@@ -22,7 +22,7 @@ impl PromptTrace {
         Self::read(Input::open(path)?, options)
     }
 
-    /// The same from anything that is read.
+    /// Return the same from anything that is read.
     ///
     /// # Errors
     /// As [`PromptTrace::open`].
@@ -85,7 +85,7 @@ impl Read for Bytes {
     }
 }
 
-/// What is known of a file so far.
+/// State of a file that is being read.
 struct Reading<'a> {
     path: &'a Path,
     options: PromptOptions,
@@ -104,7 +104,7 @@ struct Reading<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Session {
     number: u32,
-    /// When its last prompt arrived.
+    /// Arrival time of its last prompt.
     last: Nanos,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The first record tells the format, and how long blocks are.
+    /// Return the first record tells the format, and how long blocks are.
     fn begin(&mut self, record: &Record) -> Result<PromptFormat, Reason> {
         let format = record.format()?;
         let own = self.heading_tokens.or(record.chunk_size).or(record.block_size);
@@ -156,7 +156,7 @@ impl<'a> Reading<'a> {
         self.builder.as_mut().expect("the first record began the trace").push(row)
     }
 
-    /// A prompt of a session, which it begins if there is none of that name.
+    /// Add a prompt to a session, which it begins if there is none of that name.
     fn session(&mut self, name: Option<String>, at: impl FnOnce(Nanos) -> Nanos) -> Session {
         let count = &mut self.sessions_count;
         let mut begin = || {
@@ -261,7 +261,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A time in some unit.
+/// Return a time in some unit.
 fn nanos(number: f64, per_unit: f64) -> Result<Nanos, Reason> {
     let nanos = (number * per_unit).round();
     if !(0.0..9.0e18).contains(&nanos) {

@@ -59,7 +59,7 @@ pub(super) struct AgentRequest {
 }
 
 impl Record {
-    /// The format whose fields it has.
+    /// Return the format whose fields it has.
     pub(super) fn format(&self) -> Result<PromptFormat, Reason> {
         if self.chunk_hashes.is_some() {
             return Ok(PromptFormat::LmCache);
@@ -84,7 +84,7 @@ impl Record {
     }
 }
 
-/// A field that a format cannot do without.
+/// Return a field that a format cannot do without.
 pub(super) fn needed<T>(field: Option<T>, name: &str) -> Result<T, Reason> {
     field.ok_or_else(|| Reason::from(format!("`{name}` is missing")))
 }

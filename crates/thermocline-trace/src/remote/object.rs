@@ -18,13 +18,13 @@ use url::Url;
 
 /// Chunks that wait to be read. A chunk is as long as the network makes it, up to some 100 KiB.
 const CHUNKS_MAX: usize = 64;
-/// How often a request is tried again, and a broken connection resumed.
+/// Maximum number of times that a request is tried again, and a broken connection resumed.
 const RETRIES_MAX: usize = 8;
-/// How long all tries for one object may take.
+/// Maximum time of all tries for one object.
 const RETRY_TIME: Duration = Duration::from_mins(2);
-/// How long a server may be silent.
+/// Maximum time that a server may be silent.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
-/// What to do if a store asks who is there.
+/// Advice if a store asks for credentials.
 const CREDENTIALS: &str = "set the store's credentials in the environment (AWS_ACCESS_KEY_ID and \
      AWS_SECRET_ACCESS_KEY; GOOGLE_APPLICATION_CREDENTIALS; AZURE_STORAGE_ACCOUNT_NAME and \
      AZURE_STORAGE_ACCOUNT_KEY), or AWS_SKIP_SIGNATURE=true for a public bucket of S3";
@@ -32,7 +32,7 @@ const CREDENTIALS: &str = "set the store's credentials in the environment (AWS_A
 /// The bytes of an object that lies elsewhere, as they come.
 pub(super) struct Remote {
     chunks: Receiver<io::Result<Chunk>>,
-    /// What is left of the chunk that came last.
+    /// Remainder of the chunk that came last.
     current: Chunk,
     /// The length that the server stated.
     size_bytes: u64,
@@ -80,7 +80,7 @@ impl Remote {
         Ok(Self { chunks, current: Chunk::default(), size_bytes, read_bytes: 0 })
     }
 
-    /// The length that the server stated, in bytes.
+    /// Return the length that the server stated, in bytes.
     pub(super) const fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
@@ -111,7 +111,7 @@ impl Read for Remote {
     }
 }
 
-/// Tells the length of an object, then hands over its bytes, until nobody takes them.
+/// Send the length of an object, then its bytes, until nobody takes them.
 async fn stream(
     store: &dyn ObjectStore,
     place: &object_store::path::Path,
@@ -212,7 +212,7 @@ fn said(error: &Error) -> io::Error {
     io::Error::new(kind, text)
 }
 
-/// The causes of an error that say something new, the outermost first.
+/// Return the causes of an error that say something new, the outermost first.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

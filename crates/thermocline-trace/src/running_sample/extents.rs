@@ -36,7 +36,7 @@ pub(super) struct Kept {
     pub(super) request: Request,
     /// The sequential run before its first page.
     pub(super) before: Run,
-    /// Where its first page is among all accesses.
+    /// Position of its first page among all accesses.
     pub(super) place: Place,
 }
 
@@ -150,7 +150,7 @@ impl Extents {
         }
     }
 
-    /// For each request, its text in a saved sample.
+    /// Return each request's text in a saved sample.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.requests.iter().map(|&Kept { request, before, place }| {
             let (first, count) = self.page_size.pages(request.extent);

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::{CompiledTrace, PageSize, ReadOptions, Reader};
 
-/// What goes wrong with one answer.
+/// Fault of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// The connection breaks after this many bytes of the body.
     Breaks(usize),
