@@ -1,4 +1,4 @@
-//! From an installed cache to the policy that models it.
+//! Mapping of an installed cache to the policy that models it.
 //!
 //! Parameters are named as the policies `dm-cache`, `dm-writecache`, `bcache`, `open-cas` and
 //! `arc-l2arc` of `thermocline-core` name them, and counted in pages.
@@ -92,7 +92,7 @@ pub fn model(cache: &InstalledCache, page_bytes: u64) -> Result<Modelled, Mappin
 struct Pages(u64);
 
 impl Pages {
-    /// The pages of a block, which must be whole.
+    /// Return the pages of a block, which must be whole.
     fn whole(self, what: &'static str, bytes: u64) -> Result<u64, MappingError> {
         if bytes == 0 || !bytes.is_multiple_of(self.0) {
             let remedy = match bytes {
@@ -105,7 +105,7 @@ impl Pages {
         Ok(bytes / self.0)
     }
 
-    /// The pages of a limit; a limit that is not 0 stays one.
+    /// Return the pages of a limit; a limit that is not 0 stays one.
     fn limit(self, bytes: u64) -> u64 {
         bytes.div_ceil(self.0)
     }

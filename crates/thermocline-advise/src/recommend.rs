@@ -1,8 +1,9 @@
-//! From a policy with parameters, as a forecast is made of it, to the cache that is recommended: the
-//! way back of [`mapping`](crate::mapping).
+//! Mapping of a policy with parameters, as a forecast has it, to the recommended cache: the inverse
+//! of [`mapping`](crate::mapping).
 //!
-//! What the parameters do not say is as it is installed, if that is a cache of the same kind, or the
-//! default of its own program. Parameters that no command can set are listed, and never dropped in silence.
+//! Settings that no parameter covers keep their installed values if that is a cache of the same
+//! kind, or take the default of its own program. Parameters that no command can set are listed, and
+//! never dropped in silence.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -74,7 +75,7 @@ impl<'a> Asked<'a> {
         self.text(name)?.parse().ok()
     }
 
-    /// A parameter that counts pages, in bytes.
+    /// Return a parameter that counts pages, in bytes.
     fn bytes(&self, name: &'a str) -> Option<u64> {
         self.number(name)?.checked_mul(self.choice.page_bytes)
     }
@@ -84,7 +85,7 @@ impl<'a> Asked<'a> {
         *setting = self.number(name).unwrap_or(*setting);
     }
 
-    /// The parameters that nobody asked for, but for those that are as they are installed.
+    /// Return the parameters that nobody asked for, but for those that are as they are installed.
     fn unsaid(&self, installed: Option<&InstalledCache>) -> Vec<(String, String)> {
         let modelled = installed.and_then(|cache| model(cache, self.choice.page_bytes).ok());
         let modelled = modelled.filter(|modelled| modelled.policy == self.choice.policy);
@@ -220,7 +221,7 @@ fn of_zfs(
     }
 }
 
-/// The engine's configuration.
+/// Return the engine's configuration.
 fn engine(choice: &Choice<'_>, devices: Devices<'_>) -> CacheToml {
     let parameters = choice.parameters.iter();
     CacheToml {
@@ -335,8 +336,8 @@ fn bcache(asked: &Asked<'_>, installed: Option<&Bcache>) -> Bcache {
     settings
 }
 
-/// The bucket of a cache of this size, as the model has it: that of make-bcache, but smaller where the
-/// kernel would refuse so few.
+/// Return the bucket of a cache of this size, as the model has it: that of make-bcache, but smaller
+/// where the kernel would refuse so few.
 fn bucket_bytes(size_bytes: u64) -> u64 {
     let mut bytes = 512 << 10;
     while bytes > 32 << 10 && size_bytes / bytes <= 512 {
@@ -384,7 +385,7 @@ fn promotion(asked: &Asked<'_>, installed: OpenCasPromotion) -> OpenCasPromotion
     OpenCasPromotion::Nhit { threshold, trigger_percent }
 }
 
-/// What alru is set to without being told.
+/// Default settings of alru.
 const ALRU: OpenCasCleaning = OpenCasCleaning::Alru {
     wake_s: 20,
     staleness_s: 120,

@@ -15,7 +15,7 @@ pub(crate) const DISORDER_NS: u64 = 1_000_000_000;
 /// The length of a record, without what follows it.
 pub(crate) const RECORD_BYTES: usize = 48;
 
-/// Why a record without the magic number is refused.
+/// Reason for refusing a record without the magic number.
 pub(crate) const MAGIC_REASON: &str = "its magic number is not 0x65617407 in either byte order";
 
 /// The event: a request was queued.
@@ -70,7 +70,7 @@ impl Record {
         })
     }
 
-    /// The direction of data, if any moves to or from a sector.
+    /// Return the direction of data, if any moves to or from a sector.
     pub(crate) const fn op(&self) -> Option<Op> {
         if self.action & 0xffff != QUEUED || self.action & (NOTIFY | DISCARD) != 0 {
             None
@@ -87,7 +87,7 @@ impl Record {
         self.action & NOTIFY != 0 && self.action & 0xffff == PROCESS_NAME
     }
 
-    /// Where the data lies, and how long it is.
+    /// Return the start and the length of the data.
     pub(crate) fn extent_bytes(&self) -> (u64, u64) {
         (self.sector.saturating_mul(SECTOR_BYTES), self.bytes.into())
     }

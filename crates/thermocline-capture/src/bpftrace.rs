@@ -1,8 +1,8 @@
-//! What [`BPFTRACE_SCRIPT`] prints.
+//! Reader of the output of [`BPFTRACE_SCRIPT`].
 //!
 //! * `# thermocline 1`: the first line.
-//! * `S ID LEVEL BYTES NAME`: a step of a file's path, its own name at level 0, the folder's at 1, ...
-//!   A name with line breaks goes on in the next lines, until it has so many bytes.
+//! * `S ID LEVEL BYTES NAME`: a step of a file's path, its own name at level 0, the folder's at 1,
+//!   ... A name with line breaks continues in the next lines, until it has BYTES bytes.
 //! * `N ID LEVEL NAME`: the same in older recordings; the name goes on in lines that are none of these.
 //! * `R|W NS PID ID OFFSET BYTES COMMAND`: a request; NS is when it was entered. OFFSET is below 0 if
 //!   another thread moved the position of the file meanwhile: nobody knows it then.
@@ -64,20 +64,20 @@ enum Line<'a> {
     Other,
 }
 
-/// How a name goes on in the next lines.
+/// Continuation of a name in the next lines.
 #[derive(Clone, Copy, Debug, Default)]
 enum NameRest {
-    /// Not at all.
+    /// None.
     #[default]
     None,
-    /// With so many bytes, line breaks among them.
+    /// That many more bytes, line breaks among them.
     Bytes(u64),
-    /// With lines that are none of the script's.
+    /// All lines that are not the script's.
     Untold,
 }
 
 impl NameRest {
-    /// The beginning of a name that has so many bytes, and its rest.
+    /// Split off the beginning of a name of `bytes` bytes, and return its rest.
     fn split(text: &[u8], bytes: u64) -> (&[u8], Self) {
         let left = bytes.saturating_sub(text.len() as u64);
         // Newer versions of bpftrace mark what they cut off.
@@ -216,7 +216,7 @@ pub(super) fn convert(
     collector.finish(source.path(), "bpftrace")
 }
 
-/// The paths of the files, which may come behind their requests, from another processor.
+/// Return the paths of the files, which may come behind their requests, from another processor.
 fn paths(source: &Recorded, progress: &mut dyn Progress) -> Result<Paths, TraceError> {
     let mut paths = Paths::default();
     let mut has_first_line = false;
@@ -282,7 +282,7 @@ impl Paths {
         path.splice(..0, above);
     }
 
-    /// The path of a file; its id if it is not known.
+    /// Return the path of a file; its id if it is not known.
     fn path<'a>(&'a self, id: &'a [u8]) -> &'a [u8] {
         self.of.get(id).map_or(id, Vec::as_slice)
     }

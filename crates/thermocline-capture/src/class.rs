@@ -1,6 +1,6 @@
-//! What kind of file a path names, and which PostgreSQL relation it is a part of.
+//! Kind of a file by its path, and the PostgreSQL relation it belongs to.
 
-/// What a file is for, as far as its name says.
+/// Purpose of a file, as far as its name shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileClass {
     Data,
@@ -10,7 +10,7 @@ pub(crate) enum FileClass {
 }
 
 impl FileClass {
-    /// Its name in the file table.
+    /// Return its name in the file table.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -20,7 +20,7 @@ impl FileClass {
         }
     }
 
-    /// Its flag in a recording.
+    /// Return its flag in a recording.
     pub(crate) const fn flag(self) -> &'static [u8] {
         match self {
             Self::Data => b"",
@@ -30,7 +30,7 @@ impl FileClass {
         }
     }
 
-    /// The class of the file of this name.
+    /// Return the class of the file of this name.
     pub(crate) fn of(path: &[u8]) -> Self {
         if let Some(class) = postgresql(path) {
             return class;
@@ -51,7 +51,7 @@ impl FileClass {
     }
 }
 
-/// The folders of a PostgreSQL cluster that say what is in them.
+/// Return the folders of a PostgreSQL cluster that say what is in them.
 fn postgresql(path: &[u8]) -> Option<FileClass> {
     let (folder, name) = split(path);
     let is_below = |part: &[u8]| path.split(|&byte| byte == b'/').any(|step| step == part);
@@ -112,7 +112,7 @@ fn is_number(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }
 
-/// The folder and the name in it.
+/// Return the folder and the name in it.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memrchr(b'/', path) {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -135,7 +135,7 @@ pub(crate) struct Relation<'a> {
     pub(crate) path: &'a [u8],
     /// 0 main, 1 free space map, 2 visibility map, 3 initial.
     pub(crate) fork: usize,
-    /// Which gigabyte of the fork.
+    /// Index of the fork's gigabyte.
     pub(crate) segment: u64,
 }
 

@@ -20,11 +20,11 @@ use crate::error::CaptureError;
 /// only be cut into very many requests.
 const REQUEST_BYTES_MAX: u64 = 1 << 47;
 
-/// Why a request is not understood.
+/// Reason for skipping a request that cannot be understood.
 pub(super) const IMPOSSIBLE_REQUEST: &str =
     "the request is beyond 2^63 bytes, or longer than 2^47 bytes";
 
-/// So many lines beyond understanding are kept to be shown.
+/// Maximum number of lines that cannot be parsed and are kept to be shown.
 const SHOWN_MAX: usize = 10;
 
 /// Bytes compressed better than this would take longer than the conversion.
@@ -34,7 +34,7 @@ const COMPRESSION_LEVEL: i32 = 3;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Captured {
-    /// Where it is.
+    /// Path of the recording.
     pub path: PathBuf,
     /// Requests in it.
     pub requests: u64,
@@ -44,7 +44,7 @@ pub struct Captured {
     pub write_pages: u64,
     /// Files in its table.
     pub files: u64,
-    /// What else was met.
+    /// Counts of everything else.
     pub counts: CaptureCounts,
     /// The first lines that were not understood.
     pub unknown: Vec<UnknownLine>,
@@ -68,7 +68,7 @@ impl Share {
     }
 }
 
-/// What `stats.json` says.
+/// Contents of `stats.json`.
 #[derive(Serialize)]
 struct StatsJson<'a> {
     page_size: u64,
@@ -86,7 +86,7 @@ struct StatsJson<'a> {
 #[derive(Debug)]
 struct File {
     path: Vec<u8>,
-    /// Where its last request ended, in bytes; 0 if there was none.
+    /// End of its last request, in bytes; 0 if there was none.
     end: u64,
     /// `true` if it is wanted, once that was asked.
     is_taken: Option<bool>,
@@ -120,7 +120,7 @@ impl Entry {
     }
 }
 
-/// Where a file lies in its entry.
+/// Position of a file in its entry.
 #[derive(Clone, Copy)]
 struct ForkPlace {
     entry: usize,
@@ -149,13 +149,13 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// A new file.
+    /// Add a new file.
     pub(crate) fn add_file(&mut self, path: &[u8]) -> u32 {
         self.files.push(File { path: path.into(), end: 0, is_taken: None });
         u32::try_from(self.files.len() - 1).expect("files are limited by memory")
     }
 
-    /// What a file is called now.
+    /// Return the current path of a file.
     pub(crate) fn path_of(&self, file: u32) -> &[u8] {
         &self.files[file as usize].path
     }
@@ -167,7 +167,7 @@ impl<'a> Collector<'a> {
         old.extend_from_slice(path);
     }
 
-    /// The number of a command.
+    /// Return the number of a command.
     pub(crate) fn command(&mut self, name: &[u8]) -> u32 {
         if let Some(&number) = self.command_of.get(name) {
             return number;
@@ -232,7 +232,7 @@ impl<'a> Collector<'a> {
         self.write(source, &mut entries, &places)
     }
 
-    /// When the first request to each wanted file comes: which one it is.
+    /// Return the index of the first request to each wanted file, in order of these.
     fn wanted_files(&mut self) -> Result<Vec<Option<u64>>, TraceError> {
         let mut first_of = vec![None; self.files.len()];
         let (files, filter) = (&mut self.files, &self.options.files);
@@ -253,7 +253,7 @@ impl<'a> Collector<'a> {
         Ok(first_of)
     }
 
-    /// The file table, in order of first requests, and where each file lies in it.
+    /// Return the file table, in order of first requests, and where each file lies in it.
     fn entries(
         &self,
         first_of: &[Option<u64>],
@@ -303,8 +303,8 @@ impl<'a> Collector<'a> {
         Ok((entries, places))
     }
 
-    /// How often the relation of each file had been made anew before it: a relation whose number
-    /// is used again is another one.
+    /// Count how often the relation of each file had been created before it: a relation whose
+    /// number is used again is another one.
     fn generations(&self, order_of_creation: &[usize]) -> HashMap<usize, u32> {
         let mut latest: HashMap<&[u8], (u32, bool)> = HashMap::new();
         let mut generations = HashMap::new();
@@ -431,7 +431,7 @@ struct Lines {
     last_ns: u64,
 }
 
-/// What a line says besides what its request does.
+/// Contents of a line besides the effect of its request.
 struct Line {
     entry: usize,
     first_page: u64,
@@ -512,7 +512,7 @@ fn write_table(writer: &mut dyn Write, entries: &[Entry]) -> io::Result<()> {
     Ok(())
 }
 
-/// A complete file that waits to be put in its place, compressed as its name says.
+/// Return a complete file that waits to be put in its place, compressed as its name says.
 fn written(
     target: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -531,7 +531,8 @@ fn written(
     file.map_err(|source| TraceError::Io { path: target.into(), action: "write", source })
 }
 
-/// Bytes as text that stays on its line: what is not printable, and the backslash, are escaped.
+/// Return the bytes as text that stays on its line: what is not printable, and the backslash, are
+/// escaped.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

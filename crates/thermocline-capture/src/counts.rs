@@ -1,8 +1,8 @@
-//! What a conversion met: nothing is left out without being counted.
+//! Counts of a conversion: everything that is left out is counted.
 
 use serde::Serialize;
 
-/// What was met in a recording besides the requests.
+/// Counts of a recording's contents besides the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CaptureCounts {
@@ -22,15 +22,15 @@ pub struct CaptureCounts {
     pub other_calls: u64,
     /// Calls that read or wrote something.
     pub io_calls: u64,
-    /// Of these, to sockets, pipes, devices, `/proc`, memory files.
+    /// Those to sockets, pipes, devices, `/proc`, memory files.
     pub not_a_file: u64,
-    /// Of these, to a descriptor of which nothing is known.
+    /// Those to a descriptor of which nothing is known.
     pub unknown_descriptor: u64,
-    /// Of these, reads at the end of a file.
+    /// Reads at the end of a file among them.
     pub end_of_file: u64,
-    /// Of these, interrupted before anything moved.
+    /// Those interrupted before any byte moved.
     pub no_result: u64,
-    /// Of these, reads of less than was asked for.
+    /// Reads among them that returned less than was requested.
     pub short_reads: u64,
     /// Files opened.
     pub opens: u64,
@@ -81,7 +81,7 @@ pub struct CaptureCounts {
 pub struct UnknownLine {
     /// Its number, from 1.
     pub number: u64,
-    /// What is wrong with it.
+    /// Fault.
     pub reason: String,
     /// Its beginning.
     pub text: String,

@@ -1,10 +1,10 @@
-//! What can be wrong with another program's recording.
+//! Errors of another program's recording.
 
 use std::path::PathBuf;
 
 use thermocline_trace::TraceError;
 
-/// Why a recording cannot be converted.
+/// Reason why a recording cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -19,9 +19,9 @@ pub enum CaptureError {
     NotUnderstood {
         /// The recording.
         path: PathBuf,
-        /// How many.
+        /// Number of such lines.
         lines: u64,
-        /// How many [`CaptureOptions::max_unknown`](crate::CaptureOptions::max_unknown) allows.
+        /// Limit by [`CaptureOptions::max_unknown`](crate::CaptureOptions::max_unknown).
         limit: u64,
         /// The first of them, one per line.
         shown: String,
@@ -29,7 +29,7 @@ pub enum CaptureError {
     /// A pattern for file names is malformed.
     #[error("{reason}")]
     Pattern {
-        /// What is wrong with it.
+        /// Fault.
         reason: String,
     },
     /// No converter has this name.

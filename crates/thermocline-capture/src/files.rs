@@ -1,4 +1,4 @@
-//! Files that a recording tells apart by keys of its own.
+//! Files that a recording identifies by keys of its own.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ pub(super) struct FilesByKey {
 }
 
 impl FilesByKey {
-    /// The file of this key, with this path if it is new.
+    /// Return the file of this key, with this path if it is new.
     pub(super) fn file(&mut self, key: &[u8], path: &[u8], collector: &mut Collector<'_>) -> u32 {
         if let Some(&file) = self.file_of.get(key) {
             return file;
@@ -21,7 +21,7 @@ impl FilesByKey {
         file
     }
 
-    /// The file of this key, if it is known.
+    /// Return the file of this key, if it is known.
     pub(super) fn known(&self, key: &[u8]) -> Option<u32> {
         self.file_of.get(key).copied()
     }

@@ -20,7 +20,7 @@ use super::source::Recorded;
 use super::spool::Spooled;
 use crate::error::CaptureError;
 
-/// What fio is called among the processes.
+/// Name of fio among the processes.
 const COMMAND: &[u8] = b"fio";
 
 /// A line that was understood.

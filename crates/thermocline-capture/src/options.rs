@@ -1,4 +1,4 @@
-//! What a conversion is told.
+//! Options of a conversion.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use thermocline_trace::PageSize;
 
 use crate::error::CaptureError;
 
-/// Who made a recording.
+/// Program that made a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
@@ -28,7 +28,7 @@ impl Source {
     pub const ALL: [Self; 5] =
         [Self::Strace, Self::Bpftrace, Self::Blkparse, Self::Blktrace, Self::FioIolog];
 
-    /// Its name on the command line.
+    /// Return its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Strace => "strace",
@@ -49,20 +49,20 @@ impl FromStr for Source {
     }
 }
 
-/// What makes two accesses go to the same file.
+/// Rule by which two accesses go to the same file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Identity {
-    /// The file itself: a rename keeps it, and one that is removed and made anew is another.
+    /// The inode: a rename keeps it, and a file that is removed and created again is another one.
     #[default]
     Inode,
-    /// Its name when it was opened: one that is removed and made anew is the same.
+    /// The name at the time of opening: a file that is removed and created again is the same.
     Path,
 }
 
-/// What becomes of files that are mapped into memory.
+/// Treatment of files that are mapped into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mmap {
-    /// They are counted.
+    /// Mapped files are counted.
     #[default]
     Ignore,
     /// The whole range is read when it is mapped, and written too if it is shared and writable:
@@ -70,18 +70,18 @@ pub enum Mmap {
     Map,
 }
 
-/// How a recording is converted.
+/// Options of a conversion.
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {
     /// Bytes per page.
     pub page_size: PageSize,
-    /// Which files are taken.
+    /// Files that are taken.
     pub files: FileFilter,
-    /// What makes two accesses go to the same file.
+    /// Rule by which two accesses go to the same file.
     pub identity: Identity,
-    /// What becomes of mapped files.
+    /// Treatment of mapped files.
     pub mmap: Mmap,
-    /// So many lines or records may be beyond understanding.
+    /// Maximum number of lines or records that cannot be understood.
     pub max_unknown: u64,
     /// The folder in which the recorded program began, if the recording does not say it.
     pub folder: Option<Vec<u8>>,
@@ -100,7 +100,7 @@ impl Default for CaptureOptions {
     }
 }
 
-/// Which files are taken, by patterns over their whole paths.
+/// Files that are taken, by patterns over their whole paths.
 #[derive(Clone, Debug, Default)]
 pub struct FileFilter {
     include: Option<GlobSet>,

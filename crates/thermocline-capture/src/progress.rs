@@ -1,12 +1,12 @@
-//! How far a conversion is, for whoever waits.
+//! Progress of a conversion.
 
-/// Is told how far a conversion is.
+/// Receiver of a conversion's progress.
 pub trait Progress {
-    /// So many bytes of the recording were read, of so many if that is known.
+    /// Report that `bytes` of the recording were read, of `of_bytes` if that is known.
     fn at(&mut self, bytes: u64, of_bytes: Option<u64>);
 }
 
-/// Nobody waits.
+/// Receiver that ignores the progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 

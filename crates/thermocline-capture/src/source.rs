@@ -19,14 +19,14 @@ pub(super) enum Recorded {
 }
 
 impl Recorded {
-    /// What stands for it in messages.
+    /// Return the path that stands for it in messages.
     pub(super) fn path(&self) -> &Path {
         match self {
             Self::File(path) | Self::Text(path, _) => path,
         }
     }
 
-    /// Its bytes, from the beginning.
+    /// Return its bytes, from the beginning.
     pub(super) fn open(&self) -> Result<Input, TraceError> {
         match self {
             Self::File(path) => Input::open(path),

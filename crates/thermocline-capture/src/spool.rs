@@ -10,7 +10,7 @@ use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, Write as _};
 
 use thermocline_core::Op;
 
-/// So many requests wait in memory for an earlier one at most.
+/// Maximum number of requests that wait in memory for an earlier one.
 const WAITING_MAX: usize = 1 << 18;
 
 const RECORD_BYTES: usize = 40;
@@ -22,7 +22,7 @@ pub(crate) struct Spooled {
     pub(crate) file: u32,
     pub(crate) command: u32,
     pub(crate) op: Op,
-    /// In bytes, within the file.
+    /// Offset in bytes, within the file.
     pub(crate) offset: u64,
     pub(crate) length: u64,
 }
@@ -60,7 +60,7 @@ impl Spooled {
 /// A request that waits for earlier ones.
 #[derive(Debug)]
 struct Waiting {
-    /// When it began, and which request it was, as a tie-break.
+    /// Start time, and the number of the request as a tie-break.
     key: (u64, u64),
     request: Spooled,
 }
@@ -119,7 +119,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Requests that stand behind later ones.
+    /// Return the number of requests that stand behind later ones.
     pub(crate) const fn late(&self) -> u64 {
         self.late
     }

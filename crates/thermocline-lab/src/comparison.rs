@@ -21,17 +21,18 @@ pub struct Comparison {
     hierarchy: HierarchySpec,
 }
 
-/// What each policy cost at each size. It is displayed as a table in Markdown.
+/// Cost of each policy at each size. It is displayed as a table in Markdown. It is displayed as a
+/// table in Markdown.
 #[derive(Clone, Debug)]
 pub struct Results {
     summaries: Vec<Summary>,
 }
 
 impl Comparison {
-    /// Opens a trace of any format, with pages of 4 KiB.
+    /// Open a trace of any format, with pages of 4 KiB.
     ///
     /// # Errors
-    /// The file cannot be read, or is no trace.
+    /// If the file cannot be read or is not a trace.
     pub fn open(trace: impl AsRef<Path>) -> Result<Self, LabError> {
         let trace = trace.as_ref();
         if CompiledTrace::is_saved(trace) {
@@ -76,7 +77,7 @@ impl Comparison {
 }
 
 impl Results {
-    /// All figures of all runs: by size, then in the order of the policies.
+    /// Return all figures of all runs: by size, then in the order of the policies.
     pub fn summaries(&self) -> &[Summary] {
         &self.summaries
     }

@@ -21,13 +21,13 @@ use crate::{LabError, Watch};
 /// Changes when compiled traces of older programs must not be used.
 const COMPILED_VERSION: u32 = 2;
 
-/// How the names of compiled traces end.
+/// Suffix of compiled traces.
 const COMPILED: &str = "tct";
 
 /// Held by the process that removes and writes files.
 const LOCK: &str = "folder.lock";
 
-/// How files begin that a process is writing.
+/// Prefix of files that a process is writing.
 const UNFINISHED: &str = ".thermocline-";
 
 /// A file that was not written to for so long belongs to a process that was killed.
@@ -36,7 +36,8 @@ const ABANDONED_AFTER: Duration = Duration::from_hours(24);
 /// Between two looks at a lock that another process holds.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where the compiled form of a trace is in a folder: under a hash of its bytes and of how it is read.
+/// Return the path of a trace's compiled form in a folder: a hash of its bytes and of the options
+/// of reading it.
 pub(crate) fn compiled_path(folder: &Path, source: &TraceSource, sha256: &str) -> PathBuf {
     let identity = format!("{COMPILED_VERSION} {}", source.identity(sha256));
     folder.join(format!("{}.{COMPILED}", &hex(&Sha256::digest(identity))[..32]))
@@ -57,22 +58,22 @@ struct Kept {
 }
 
 impl CompiledCache {
-    /// A folder, which is made if it is not there, that holds at most so many bytes.
+    /// Open or create a folder that holds at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// A folder that cannot be made.
+    /// If the folder cannot be created.
     pub fn new(folder: &Path, bytes_max: u64) -> Result<Self, LabError> {
         fs::create_dir_all(folder).map_err(|error| LabError::file(folder, error))?;
         Ok(Self { folder: folder.to_owned(), bytes_max })
     }
 
-    /// The folder.
+    /// Return the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A trace, and whether it was compiled now; `bring` is called before that, and gives the path of
-    /// the trace's file, whose SHA-256 must be the one given.
+    /// Return a trace, and whether it was compiled now; `bring` is called before that, and gives
+    /// the path of the trace's file, whose SHA-256 must be the one given.
     ///
     /// # Errors
     /// What `bring` says, a trace that cannot be read or is another file, a file of the folder that
@@ -138,7 +139,8 @@ impl CompiledCache {
         Self::mapped(path)
     }
 
-    /// The trace of a file, which is now the last one used; none if it is not there or is of no use.
+    /// Return the trace of a file, which is now the last one used; none if it is not there or is of
+    /// no use.
     fn mapped(path: &Path) -> Result<Option<CompiledTrace>, LabError> {
         if !path.exists() {
             return Ok(None);
@@ -177,7 +179,7 @@ impl CompiledCache {
         }
     }
 
-    /// The compiled traces of the folder. What killed processes left is removed.
+    /// Return the compiled traces of the folder. What killed processes left is removed.
     fn kept(&self) -> Result<Vec<Kept>, LabError> {
         let failed = |error: io::Error| LabError::file(&self.folder, error);
         let mut kept = vec![];
@@ -199,7 +201,7 @@ impl CompiledCache {
         Ok(kept)
     }
 
-    /// A file that this process alone holds from now on.
+    /// Return a file that this process alone holds from now on.
     fn locked(path: &Path, watch: &Watch) -> Result<File, LabError> {
         let failed = |error: io::Error| LabError::file(path, error);
         let file = File::create(path).map_err(failed)?;
@@ -221,7 +223,8 @@ mod tests {
 
     use super::*;
 
-    /// A trace of so many pages, its SHA-256, and the bytes of its compiled form.
+    /// Create a trace of `pages` pages; return it with its SHA-256 and the size of its compiled
+    /// form.
     fn trace(folder: &Path, pages: u64) -> (TraceSource, String, u64) {
         let path = folder.join(format!("{pages}.spc"));
         let lines: String = (0..pages).map(|page| format!("0,{},4096,r,0.5\n", page * 8)).collect();

@@ -21,9 +21,9 @@ pub struct Configuration {
     pub tiers: Vec<TierConfiguration>,
     /// The device of the disk.
     pub disk: Device,
-    /// What a write miss does.
+    /// Treatment of write misses.
     pub write_miss: WriteMiss,
-    /// Which pages may enter flash.
+    /// Pages that may enter flash.
     pub admission: Admission,
     /// The access time of each tier, the disk last, in milliseconds.
     pub latencies_ms: Vec<f64>,
@@ -47,8 +47,9 @@ pub struct TierConfiguration {
 }
 
 impl Configuration {
-    /// A policy on tiers over a disk, for one client: a write miss fetches the page, every page may
-    /// enter flash, access times are the default ones, and neither costs nor time are simulated.
+    /// Create a policy on tiers over a disk, for one client: a write miss fetches the page, every
+    /// page may enter flash, access times are the default ones, and neither costs nor time are
+    /// simulated.
     pub fn new(
         policy: PolicyEntry,
         values: config::Values,
@@ -69,7 +70,7 @@ impl Configuration {
         }
     }
 
-    /// The capacity of each cache tier in pages, for a trace.
+    /// Return the capacity of each cache tier in pages, for a trace.
     ///
     /// # Errors
     /// A multiple without a tier above, or more pages than a tier can hold.
@@ -88,7 +89,7 @@ impl Configuration {
         Ok(capacities)
     }
 
-    /// The capacity of every cache tier there is, the first one of each client among them.
+    /// Return the capacity of every cache tier, the first one of each client among them.
     pub(crate) fn tier_capacities_pages(
         &self,
         trace: &CompiledTrace,
@@ -96,7 +97,7 @@ impl Configuration {
         Ok(self.per_tier(&self.capacity_pages(trace)?))
     }
 
-    /// The name of every tier there is, as by [`Tier`](thermocline_core::Tier), the disk last; with
+    /// Return the name of every tier, as by [`Tier`](thermocline_core::Tier), the disk last; with
     /// several clients, the number of each is added to that of its first tier.
     pub(crate) fn tier_names(&self) -> Vec<String> {
         let names: Vec<String> = self.tiers.iter().map(|tier| tier.name.clone()).collect();
@@ -110,26 +111,27 @@ impl Configuration {
         names
     }
 
-    /// What there is for each configured tier, with that of the first one for every client.
+    /// Return a value per tier from a value per configured tier, with that of the first one for
+    /// every client.
     pub(crate) fn per_tier<T: Clone>(&self, of_tiers: &[T]) -> Vec<T> {
         let further = usize::from(self.clients.get()) - 1;
         let firsts = of_tiers.iter().take(1).flat_map(|first| vec![first.clone(); further]);
         firsts.chain(of_tiers.iter().cloned()).collect()
     }
 
-    /// A Ledger for a run on a trace.
+    /// Return a Ledger for a run on a trace.
     pub(crate) fn ledger(&self, trace: &CompiledTrace) -> Result<Ledger, LabError> {
         let capacity_pages = self.capacity_pages(trace)?;
         Ok(Ledger::of_clients(trace.footprint_pages(), &capacity_pages, self.clients))
     }
 
-    /// The cost of each tier, the disk last.
+    /// Return the cost of each tier, the disk last.
     pub fn costs(&self) -> Vec<PageCost> {
         let caches = self.tiers.iter().map(|tier| &tier.device);
         caches.chain([&self.disk]).map(Device::page_cost).collect()
     }
 
-    /// The policy, empty, for a trace.
+    /// Return the policy, empty, for a trace.
     ///
     /// # Errors
     /// A size that cannot be, a hierarchy that the policy does not run on, a trace of another number
@@ -138,7 +140,7 @@ impl Configuration {
         self.build_for_sample(trace, Inputs::NONE)
     }
 
-    /// The hierarchy without knowledge of accesses to come.
+    /// Return the hierarchy without knowledge of accesses to come.
     pub(crate) fn setup(&self, geometry: Geometry, capacity_pages: Vec<u32>) -> Setup {
         Setup {
             costs: self.costs(),
@@ -149,7 +151,8 @@ impl Configuration {
         }
     }
 
-    /// Does the same for a trace that may be a sample, with what the whole trace says of its order.
+    /// Build the policy for a trace that may be a sample, with the whole trace's knowledge of its
+    /// order.
     pub(crate) fn build_for_sample(
         &self,
         trace: &CompiledTrace,

@@ -1,4 +1,4 @@
-//! What can go wrong in the lab.
+//! Errors of the lab.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use thermocline_trace::TraceError;
 use crate::TierSize;
 use crate::spec::SpecPath;
 
-/// Why a configuration could not be run.
+/// Reason why a configuration could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -117,7 +117,7 @@ pub enum LabError {
     NoSuchPage {
         /// The page.
         page: u64,
-        /// How many there are.
+        /// Number of pages.
         pages: u32,
     },
     /// An oracle is driven along another trace than its own.
@@ -138,7 +138,7 @@ pub enum LabError {
     NothingCounted {
         /// The trace.
         path: String,
-        /// What was to be counted.
+        /// Accesses to count.
         counted: String,
     },
     /// The text names no accesses.
@@ -233,7 +233,7 @@ pub enum LabError {
     WrongHits {
         /// The policy.
         policy: String,
-        /// What was found, and what was held.
+        /// Findings, with the record that they contradict.
         reason: String,
     },
     /// A part of a specification cannot be.
@@ -241,13 +241,13 @@ pub enum LabError {
     Spec {
         /// The part.
         path: SpecPath,
-        /// What is wrong, and what would be right.
+        /// Fault, and description of valid values.
         reason: String,
     },
     /// A TOML file is not as it should be.
     #[error("{reason}")]
     BadToml {
-        /// What the parser says, with line and key.
+        /// Message of the parser, with line and key.
         reason: String,
     },
     /// A key of a TOML file has a value that cannot be.
@@ -255,7 +255,7 @@ pub enum LabError {
     BadKey {
         /// The line, and the key with the keys that it is in.
         place: String,
-        /// What is wrong, and what would be right.
+        /// Fault, and description of valid values.
         reason: String,
     },
     /// A trace of a sweep cannot be read.
@@ -263,7 +263,7 @@ pub enum LabError {
     BadTrace {
         /// The line, and the key with the keys that it is in.
         place: String,
-        /// What is wrong, and what would be right.
+        /// Fault, and description of valid values.
         reason: String,
     },
     /// A point of a sweep could not be run.
@@ -271,7 +271,7 @@ pub enum LabError {
     BadPoint {
         /// Its policy, sizes and trace.
         point: String,
-        /// Why.
+        /// Cause.
         source: Box<Self>,
     },
     /// No policy has this name.
@@ -279,7 +279,7 @@ pub enum LabError {
     UnknownPolicy {
         /// The name given.
         name: String,
-        /// What there is.
+        /// Known names.
         known: String,
     },
     /// No write buffer has this name.
@@ -287,7 +287,7 @@ pub enum LabError {
     UnknownBuffer {
         /// The name given.
         name: String,
-        /// What there is.
+        /// Known names.
         known: String,
     },
     /// A policy that is brought has the name of a registered one.
@@ -301,7 +301,7 @@ pub enum LabError {
     UnknownDrive {
         /// The name given.
         name: String,
-        /// What there is.
+        /// Known names.
         known: String,
     },
     /// The policy does not run on these tiers.
@@ -311,14 +311,14 @@ pub enum LabError {
     WrongTiers {
         /// The policy.
         policy: String,
-        /// What it runs on.
+        /// Hierarchies that it supports.
         wanted: &'static str,
         /// The tiers given.
         given: String,
         /// The policies that run on them, separated by commas.
         suited: String,
     },
-    /// A rate is no share.
+    /// A rate is not in (0, 1].
     #[error("a rate of {rate} is invalid: expected a share of the pages, above 0 and at most 1")]
     BadRate {
         /// The rate given.
@@ -352,7 +352,7 @@ pub enum LabError {
     /// Threads could not be started, or one is gone.
     #[error("threads cannot run: {reason}")]
     Threads {
-        /// Why.
+        /// Cause.
         reason: String,
     },
     /// A file cannot be read or is not as expected.
@@ -360,20 +360,20 @@ pub enum LabError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault.
         reason: String,
     },
     /// The results of a corpus cannot be compared so.
     #[error("{reason}")]
     Corpus {
-        /// Why, and what would be right.
+        /// Cause, and description of valid values.
         reason: String,
     },
 }
 
 impl LabError {
-    /// The remedy that is a setting of the caller's own, if there is one. `spell` turns the name of
-    /// the setting into the flag, key or argument that the reader knows.
+    /// Return the remedy that is a setting of the caller's own, if there is one. `spell` turns the
+    /// name of the setting into the flag, key or argument that the reader knows.
     pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
         if let Self::PageMismatch { drive_bytes, .. } = self {
             return Some(format!("take {} {drive_bytes}", spell("page_size")));
@@ -394,7 +394,7 @@ impl LabError {
         error.remedy(spell)
     }
 
-    /// What is wrong with a file.
+    /// Create the error of a fault in a file.
     pub(crate) fn file(path: &Path, reason: impl std::fmt::Display) -> Self {
         Self::File { path: path.to_owned(), reason: reason.to_string() }
     }

@@ -1,4 +1,4 @@
-//! From a specification to configurations.
+//! Expansion of a specification to configurations.
 
 use std::path::Path;
 
@@ -27,20 +27,20 @@ const LEVELS: [&str; 8] = ["l1", "l2", "l3", "l4", "l5", "l6", "l7", "l8"];
 /// The disk's default device.
 const DISK_DEVICE: &str = "st380011a";
 
-/// What a [`HierarchySpec`] says about its tiers, checked.
+/// Checked tiers of a [`HierarchySpec`].
 #[derive(Clone, Debug)]
 struct Tiers {
-    /// Of the cache tiers.
+    /// Names of the cache tiers.
     names: Vec<&'static str>,
-    /// Of each tier, the disk last.
+    /// Device of each tier, the disk last.
     devices: Vec<Device>,
-    /// Of each tier, the disk last.
+    /// Latency of each tier, the disk last.
     latencies_ms: Vec<f64>,
     prices: Option<Prices>,
     timing: Option<Timing>,
 }
 
-/// Every combination of policies and tier sizes, policies last, for so many clients.
+/// Return every combination of policies and tier sizes, policies last, for `clients` clients.
 ///
 /// # Errors
 /// [`LabError::Spec`] with the part of the specification that cannot be and what would be right, or
@@ -84,7 +84,7 @@ pub fn configurations(
     Ok(configurations)
 }
 
-/// The policy of that name.
+/// Return the policy of that name.
 ///
 /// # Errors
 /// [`LabError::UnknownPolicy`], which names those that there are.
@@ -95,8 +95,8 @@ pub fn find_policy(name: &str) -> Result<&'static PolicyEntry, LabError> {
     })
 }
 
-/// The policies of a selection, by name among the registered ones and those of the caller; all are the
-/// registered ones that suit.
+/// Return the policies of a selection, by name among the registered ones and those of the caller;
+/// all are the registered ones that suit.
 ///
 /// # Errors
 /// A name that no policy has, or one of the caller's with the name of a registered one.
@@ -123,7 +123,7 @@ pub(crate) fn find_among(own: &[PolicyEntry], name: &str) -> Result<PolicyEntry,
     }
 }
 
-/// The presets and the devices of a file.
+/// Return the presets and the devices of a file.
 ///
 /// # Errors
 /// [`LabError::File`] if the file cannot be read, or is not as expected.
@@ -136,7 +136,7 @@ pub fn catalogue(file: Option<&Path>) -> Result<Catalogue, LabError> {
     Ok(catalogue)
 }
 
-/// The configuration of a drive.
+/// Return the configuration of a drive.
 ///
 /// # Errors
 /// [`LabError::UnknownDrive`], which names those that there are, or [`LabError::File`].
@@ -169,11 +169,11 @@ impl HierarchySpec {
         Ok(())
     }
 
-    /// The policies of a selection, among them `own` ones of the caller. All are the registered ones
-    /// that run on these tiers with so many clients.
+    /// Return the policies of a selection, among them `own` ones of the caller. All are the
+    /// registered ones that run on these tiers with that number of clients.
     ///
     /// # Errors
-    /// A name that no policy has, or an own policy with the name of a registered one.
+    /// If a name is unknown, or an own policy has the name of a registered one.
     pub fn policies(
         &self,
         selection: &Selection,
@@ -187,7 +187,7 @@ impl HierarchySpec {
         choose(selection, suits, own)
     }
 
-    /// The identifier that decides what enters flash.
+    /// Return the identifier that decides what enters flash.
     pub(crate) fn identifier(
         &self,
     ) -> Result<Option<&'static hotness::registry::IdentifierEntry>, LabError> {
@@ -195,7 +195,7 @@ impl HierarchySpec {
         found.map_err(|error| LabError::at(&[Key("admit")], error))
     }
 
-    /// The specification of each device with its path, the disk's last.
+    /// Return the specification of each device with its path, the disk's last.
     fn devices(&self) -> impl Iterator<Item = (&DeviceSpec, Vec<Step>)> {
         let caches = self.tiers.iter().enumerate();
         caches
@@ -215,7 +215,7 @@ impl Tiers {
     }
 }
 
-/// The names of the cache tiers, which must be in their order.
+/// Return the names of the cache tiers, which must be in their order.
 fn names(tiers: &[TierSpec]) -> Result<Vec<&'static str>, LabError> {
     let hybrid = HYBRID.map(|(name, _)| name);
     let mut names: Vec<&'static str> = vec![];
@@ -249,7 +249,7 @@ fn names(tiers: &[TierSpec]) -> Result<Vec<&'static str>, LabError> {
     Ok(names)
 }
 
-/// Every combination of one size of each tier, the last tier's changing fastest.
+/// Return every combination of one size of each tier, the last tier's changing fastest.
 fn sizes(tiers: &[TierSpec]) -> Vec<Vec<TierSize>> {
     let mut sizes: Vec<Vec<TierSize>> = vec![vec![]];
     for tier in tiers {
@@ -262,7 +262,7 @@ fn sizes(tiers: &[TierSpec]) -> Vec<Vec<TierSize>> {
     sizes
 }
 
-/// The access time of each tier, and the disk's last.
+/// Return the access time of each tier, and the disk's last.
 fn latencies_ms(spec: &HierarchySpec) -> Result<Vec<f64>, LabError> {
     let mut latencies_ms = default_latencies_ms(spec.tiers.len());
     for (latency_ms, (device, path)) in latencies_ms.iter_mut().zip(spec.devices()) {
@@ -273,7 +273,8 @@ fn latencies_ms(spec: &HierarchySpec) -> Result<Vec<f64>, LabError> {
     Ok(latencies_ms)
 }
 
-/// The price of each tier per GiB, and the disk's last, if any is given; the others cost nothing.
+/// Return the price of each tier per GiB, and the disk's last, if any is given; the others cost
+/// nothing.
 fn prices(spec: &HierarchySpec) -> Result<Option<Prices>, LabError> {
     if spec.devices().all(|(device, _)| device.price.is_none()) {
         return Ok(None);
@@ -297,7 +298,7 @@ fn at_least_zero(
     Err(LabError::at(&[path, &[Key(key)]].concat(), expected))
 }
 
-/// The device of each cache tier, and the disk's last.
+/// Return the device of each cache tier, and the disk's last.
 fn devices(
     spec: &HierarchySpec,
     catalogue: &Catalogue,
@@ -320,7 +321,8 @@ fn devices(
     Ok(devices)
 }
 
-/// The device that a tier has if none is given; `place` counts from the fastest tier, from 0.
+/// Return the device that a tier has if none is given; `place` counts from the fastest tier, from
+/// 0.
 fn default_device(
     catalogue: &Catalogue,
     name: &str,
@@ -344,7 +346,7 @@ fn default_device(
     })
 }
 
-/// The queues of the devices, if time is to be simulated.
+/// Return the queues of the devices, if time is to be simulated.
 fn timing(spec: &HierarchySpec, devices: &[Device]) -> Result<Option<Timing>, LabError> {
     let closed_loop = [Key("timing"), Key("closed_loop")];
     let model = |path: &[Step]| [path, &[Key("model")]].concat();
@@ -376,7 +378,7 @@ fn timing(spec: &HierarchySpec, devices: &[Device]) -> Result<Option<Timing>, La
     Ok(Some(Timing { arrivals, devices: models }))
 }
 
-/// The model of a device, or what is wrong with it.
+/// Return the model of a device, or what is wrong with it.
 fn model(device: &Device, model: &ModelSpec) -> Result<DeviceModel, String> {
     let drive = match model {
         ModelSpec::Server { servers: 0 } => return Err(text::SERVERS.into()),

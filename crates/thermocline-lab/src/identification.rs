@@ -1,4 +1,4 @@
-//! What hot-data identifiers say of a trace, compared write by write with a baseline.
+//! Comparison of hot-data identifiers on a trace, write by write, with a baseline.
 //!
 //! * Source: Park and Du, MSST 2011, section IV-B: hot ratio, number of different identifications,
 //!   false identification rate. The paper counts false hot and false cold together; here they are
@@ -18,11 +18,11 @@ use crate::{LabError, Watch, summary};
 
 /// About how many intervals a run is cut into if nothing else is asked for.
 const INTERVALS: u64 = 50;
-/// How often the decay of an identifier is timed, and how many decays each time.
+/// Number of timings of an identifier's decay, and number of decays in each.
 const DECAY_RUNS: u32 = 5;
 const DECAYS_PER_RUN: u32 = 64;
 
-/// Which accesses an identifier is told.
+/// Accesses that an identifier sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counted {
     /// Writes, as in the papers: reads do not wear flash.
@@ -37,7 +37,7 @@ pub enum Counted {
 /// An identifier with its parameters.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What it is called in results: several may be one identifier with different parameters.
+    /// Label in results: several may be one identifier with different parameters.
     pub label: String,
     /// The identifier.
     pub entry: &'static IdentifierEntry,
@@ -54,7 +54,8 @@ pub struct Stream {
     pages: Vec<PageId>,
 }
 
-/// What a run found. The JSON form of its fields is a contract.
+/// Results of a run. The JSON form of its fields has a stable schema. The JSON form of its fields
+/// is a contract.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identification {
     /// The trace.
@@ -72,32 +73,33 @@ pub struct Identification {
 /// The trace of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct IdentifiedTrace {
-    /// Where it was read from.
+    /// Path of the trace.
     pub path: String,
     /// Page accesses that were counted: writes, unless `counted` says otherwise.
     pub writes: u64,
-    /// What was counted: `writes`, `reads` or `reads,writes`.
+    /// Counted accesses: `writes`, `reads` or `reads,writes`.
     pub counted: &'static str,
     /// Distinct pages of the whole trace.
     pub footprint_pages: u64,
 }
 
-/// What one identifier said. Its JSON form is a contract.
+/// Verdicts of one identifier, summarised. Its JSON form has a stable schema. Its JSON form is a
+/// contract.
 #[derive(Clone, Debug)]
 pub struct IdentifierSummary {
     /// Its name.
     pub name: String,
-    /// What it is called in tables and charts.
+    /// Label in tables and charts.
     pub label: String,
     /// All its parameters.
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Accesses recorded.
     pub writes: u64,
-    /// Those found hot.
+    /// Number found hot.
     pub hot: u64,
-    /// Those found hot that are cold to the baseline.
+    /// Number found hot that are cold to the baseline.
     pub false_hot: u64,
-    /// Those found cold that are hot to the baseline.
+    /// Number found cold that are hot to the baseline.
     pub false_cold: u64,
     /// Its state in bits.
     pub memory_bits: u64,
@@ -116,15 +118,15 @@ pub struct IdentifierSummary {
 pub struct Interval {
     /// Accesses recorded.
     pub writes: u64,
-    /// Those found hot.
+    /// Number found hot.
     pub hot: u64,
-    /// Those found hot that are cold to the baseline.
+    /// Number found hot that are cold to the baseline.
     pub false_hot: u64,
-    /// Those found cold that are hot to the baseline.
+    /// Number found cold that are hot to the baseline.
     pub false_cold: u64,
 }
 
-/// What one identifier said about every access of a [`Stream`], and how long it took.
+/// Verdicts of one identifier on every access of a [`Stream`], and its run time.
 #[derive(Debug)]
 pub struct Recording {
     heats: Vec<Heat>,
@@ -138,7 +140,8 @@ pub struct Recording {
 }
 
 impl Candidate {
-    /// An identifier with the defaults, and those parameters given by name and text in their place.
+    /// Create an identifier with the defaults, and those parameters given by name and text in their
+    /// place.
     ///
     /// # Errors
     /// Parameters that are not the identifier's, or do not go together.
@@ -150,7 +153,7 @@ impl Candidate {
         Self::with_values(label, entry, entry.values(given)?)
     }
 
-    /// An identifier with these values of its parameters.
+    /// Create an identifier with these values of its parameters.
     ///
     /// # Errors
     /// Values that do not go together.
@@ -166,7 +169,7 @@ impl Candidate {
 }
 
 impl Counted {
-    /// The accesses in words.
+    /// Return the accesses in words.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Writes => "writes",
@@ -198,7 +201,7 @@ impl FromStr for Counted {
 }
 
 impl Stream {
-    /// The accesses of a trace that are counted.
+    /// Return the accesses of a trace that are counted.
     ///
     /// # Errors
     /// [`LabError::NothingCounted`] if there is none.
@@ -220,15 +223,16 @@ impl Stream {
         self.pages.len() as u64
     }
 
-    /// The intervals used if none are asked for: about fifty, of a round number of accesses.
+    /// Return the intervals used if none are asked for: about fifty, of a round number of accesses.
     pub fn interval_writes(&self) -> u64 {
         round_interval(self.count())
     }
 
-    /// Distinct pages of each run of so many accesses; the last run may be shorter.
+    /// Count the distinct pages of each run of `interval_writes` accesses; the last run may be
+    /// shorter.
     ///
     /// # Panics
-    /// If the runs are to be empty.
+    /// If `interval_writes` is 0.
     pub fn unique_pages(&self, interval_writes: u64) -> Vec<u64> {
         let mut last_seen = vec![u32::MAX; self.footprint_pages as usize];
         (0_u32..)
@@ -249,7 +253,7 @@ impl Stream {
     /// Have an identifier record all accesses.
     ///
     /// # Errors
-    /// Parameters that do not go together, or [`LabError::Stopped`].
+    /// If parameters contradict each other, or [`LabError::Stopped`].
     pub fn record(&self, candidate: &Candidate, watch: &Watch) -> Result<Recording, LabError> {
         let mut identifier = candidate.entry.build(self.footprint_pages, &candidate.values)?;
         let mut heats = Vec::with_capacity(self.pages.len());
@@ -269,7 +273,7 @@ impl Stream {
     }
 }
 
-/// The length of intervals that cut so many accesses into about fifty, a round number.
+/// Return the length of intervals that cut so many accesses into about fifty, a round number.
 pub fn round_interval(accesses: u64) -> u64 {
     let least = accesses.div_ceil(INTERVALS).max(1);
     let magnitude = 10_u64.pow(least.ilog10());
@@ -277,12 +281,12 @@ pub fn round_interval(accesses: u64) -> u64 {
     round.into_iter().find(|&round| round >= least).unwrap_or(least)
 }
 
-/// Has the baseline and other identifiers record the same accesses, one identifier after the other,
-/// and compares what they say. The baseline is among the results, first unless the others name it.
-/// `done` is called after each; `watch` counts the accesses of all, and can stop them.
+/// Have the baseline and other identifiers record the same accesses, one identifier after the
+/// other, and compare their verdicts. The baseline is among the results, first unless the others
+/// name it. `done` is called after each; `watch` counts the accesses of all, and can stop them.
 ///
 /// # Errors
-/// Parameters of an identifier that do not go together, or [`LabError::Stopped`].
+/// If parameters of an identifier contradict each other, or [`LabError::Stopped`].
 pub fn identify(
     stream: &Stream,
     baseline: &Candidate,
@@ -355,12 +359,13 @@ pub fn summarise(
 }
 
 impl IdentifierSummary {
-    /// Accesses found hot, divided by all; from 0 to 1.
+    /// Return the number of accesses found hot, divided by all; from 0 to 1.
     pub fn hot_ratio(&self) -> f64 {
         self.hot as f64 / self.writes as f64
     }
 
-    /// Accesses that the baseline judges differently, divided by all; from 0 to 1.
+    /// Return the number of accesses that the baseline judges differently, divided by all; from 0
+    /// to 1.
     pub fn false_identification_rate(&self) -> f64 {
         (self.false_hot + self.false_cold) as f64 / self.writes as f64
     }
@@ -387,13 +392,13 @@ impl Interval {
         }
     }
 
-    /// How often the identifier and the baseline disagree.
+    /// Count how often the identifier and the baseline disagree.
     pub const fn different(&self) -> u64 {
         self.false_hot + self.false_cold
     }
 }
 
-/// The wall-clock time of one decay: the least of several runs of many.
+/// Return the wall-clock time of one decay: the least of several runs of many.
 fn time_decay(identifier: &mut dyn Identifier) -> f64 {
     let run = |_| {
         let start = Instant::now();
@@ -405,7 +410,7 @@ fn time_decay(identifier: &mut dyn Identifier) -> f64 {
     (0..DECAY_RUNS).map(run).fold(f64::INFINITY, f64::min)
 }
 
-/// A length of intervals in memory; longer than any trace if it does not fit.
+/// Return a length of intervals in memory; longer than any trace if it does not fit.
 fn chunk(interval_writes: u64) -> usize {
     usize::try_from(interval_writes).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! How long flash lasts at the pace of a trace.
+//! Lifetime of flash at the pace of a trace.
 
 use thermocline_trace::CompiledTrace;
 
@@ -6,7 +6,7 @@ use crate::metric::flash;
 use crate::numbers::DAYS_PER_YEAR;
 use crate::{SECONDS_PER_DAY, Summary};
 
-/// How long the trace was recorded, in seconds; 0 if it has no times.
+/// Return the time that the trace was recorded, in seconds; 0 if it has no times.
 pub(crate) fn recorded_s(trace: &CompiledTrace) -> f64 {
     let summary = trace.summary();
     if !trace.is_timed() {

@@ -1,4 +1,5 @@
-//! What can be chosen by name: policies, identifiers, write buffers, drives and options.
+//! Lists of everything that can be chosen by name: policies, identifiers, write buffers, drives and
+//! options.
 
 use serde::Serialize;
 use serde_json::Number;
@@ -10,14 +11,14 @@ use thermocline_device::ssd::SsdConfig;
 
 use crate::spec::{HIERARCHY_OPTIONS, HierarchyOption, OptionKind};
 
-/// A policy, an identifier or a write buffer. Its JSON form is a contract.
+/// A policy, an identifier or a write buffer. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Listed {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Purpose, in one line.
     pub summary: &'static str,
-    /// Who published it, where.
+    /// Authors, venue and year of the publication.
     pub source: &'static str,
     /// The hierarchies that it runs on, for a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +39,7 @@ pub struct ListedParameter {
     pub default: String,
     /// The values that it takes, in words.
     pub range: String,
-    /// What a value is: `integer`, `real`, `switch` or `choice`.
+    /// Type of a value: `integer`, `real`, `switch` or `choice`.
     pub kind: &'static str,
     /// The least value, of a number.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,9 +50,9 @@ pub struct ListedParameter {
     /// The words to choose from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<&'static [&'static str]>,
-    /// What it does, in one sentence.
+    /// Purpose, in one sentence.
     pub summary: &'static str,
-    /// Where the default comes from.
+    /// Origin of the default.
     pub source: &'static str,
 }
 
@@ -64,23 +65,23 @@ pub struct Drives {
     pub hdd: &'static [HddConfig],
 }
 
-/// An option that all tiers of a hierarchy share. Its JSON form is a contract.
+/// An option that all tiers of a hierarchy share. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListedOption {
     /// Its key in a sweep, and its name in Python.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Purpose, in one line.
     pub summary: &'static str,
     /// The words that it takes, its default first; none if it takes a name or a number.
     pub words: Vec<&'static str>,
 }
 
-/// All registered policies.
+/// Return all registered policies.
 pub fn policies() -> Vec<Listed> {
     registry::entries().map(policy).collect()
 }
 
-/// A policy with the hierarchies and clients that it takes.
+/// Return a policy with the hierarchies and clients that it takes.
 pub fn policy(entry: &'static PolicyEntry) -> Listed {
     Listed {
         tiers: Some(entry.capabilities.depth.describe()),
@@ -89,32 +90,32 @@ pub fn policy(entry: &'static PolicyEntry) -> Listed {
     }
 }
 
-/// All registered identifiers.
+/// Return all registered identifiers.
 pub fn identifiers() -> Vec<Listed> {
     hotness::registry::entries().iter().map(identifier).collect()
 }
 
-/// An identifier.
+/// Return an identifier.
 pub fn identifier(entry: &hotness::registry::IdentifierEntry) -> Listed {
     Listed::new(entry.name, entry.summary, entry.source, entry.parameters)
 }
 
-/// All registered write buffers.
+/// Return all registered write buffers.
 pub fn buffers() -> Vec<Listed> {
     BUFFERS.iter().map(buffer).collect()
 }
 
-/// A write buffer.
+/// Return a write buffer.
 pub fn buffer(entry: &'static PolicyEntry) -> Listed {
     Listed::new(&entry.name, entry.summary, entry.source, entry.parameters)
 }
 
-/// All drives that are built in.
+/// Return all drives that are built in.
 pub fn drives() -> Drives {
     Drives { ssd: SsdConfig::presets(), hdd: HddConfig::presets() }
 }
 
-/// The options that all tiers of a hierarchy share.
+/// Return the options that all tiers of a hierarchy share.
 pub fn hierarchy_options() -> Vec<ListedOption> {
     let listed = |option: &HierarchyOption| {
         let words = if let OptionKind::Words(words) = option.kind { words } else { &[] };

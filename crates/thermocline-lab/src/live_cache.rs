@@ -18,7 +18,7 @@ use crate::{Configuration, LabError, TierSize, TracePages};
 
 /// The pages of a disk whose size the caller leaves open: as many as there are page ids.
 const PAGES_MAX: u32 = 1 << 31;
-/// What marks a write in the history, whose pages are below [`PAGES_MAX`].
+/// Mark of a write in the history, whose pages are below [`PAGES_MAX`].
 const WRITE_BIT: u32 = 1 << 31;
 
 /// The pages that a [`LiveCache`] may be asked for.
@@ -28,7 +28,7 @@ pub enum LivePages {
     Trace(Arc<CompiledTrace>),
     /// The page numbers of a disk, from 0.
     Disk {
-        /// How many there are; if none, as many as there are ids.
+        /// Number of pages; if `None`, as many as there are ids.
         pages: Option<u32>,
         /// Bytes of a page.
         page_size: PageSize,
@@ -44,9 +44,9 @@ pub struct LiveCache {
     policy: BoxedPolicy,
     counts: Counts,
     residents: Residents,
-    /// What the policy did on its own before the last access.
+    /// Actions of the policy on its own before the last access.
     background: Actions,
-    /// What the last access did.
+    /// Actions of the last access.
     actions: Actions,
     /// The pages that the last access drove out of all tiers.
     evicted: Vec<PageId>,
@@ -66,7 +66,8 @@ pub struct History {
     at: Vec<Nanos>,
 }
 
-/// Which tiers hold which pages. It follows actions and believes them.
+/// Tiers that hold each page. It follows actions and does not check them. It follows actions and
+/// believes them.
 #[derive(Debug)]
 struct Residents {
     /// The pages of which a cache tier has a copy.
@@ -79,12 +80,12 @@ struct Residents {
 #[derive(Clone, Copy, Debug)]
 struct Copies {
     held: u16,
-    /// Those among them whose copy is the newest version.
+    /// Tiers among them whose copy is the newest version.
     current: u16,
 }
 
 impl LiveCache {
-    /// An empty cache. `keeps_history` says whether it remembers accesses, in 4 bytes each.
+    /// Create an empty cache. `keeps_history` says whether it remembers accesses, in 4 bytes each.
     ///
     /// # Errors
     /// A configuration with several clients or with a policy that is not registered; sizes that cannot
@@ -168,17 +169,19 @@ impl LiveCache {
         Ok(found)
     }
 
-    /// What the last access did, in order, after what the policy did on its own before it.
+    /// Return the actions of the last access, in order, after those of the policy on its own before
+    /// it.
     pub fn actions(&self) -> impl Iterator<Item = Action> + '_ {
         self.background.as_slice().iter().chain(self.actions.as_slice()).copied()
     }
 
-    /// The pages that the last access drove out of all cache tiers, in order.
+    /// Return the pages that the last access drove out of all cache tiers, in order.
     pub fn evicted(&self) -> &[PageId] {
         &self.evicted
     }
 
-    /// The fastest tier that holds the newest version of a page; the disk for pages in no cache.
+    /// Return the fastest tier that holds the newest version of a page; the disk for pages in no
+    /// cache.
     pub fn tier_of(&self, page: PageId) -> Tier {
         self.residents.copies.get(&page).map_or(self.residents.disk, |copies| copies.fastest())
     }
@@ -189,7 +192,7 @@ impl LiveCache {
         copies.is_some_and(|copies| copies.current & bit(self.residents.disk) == 0)
     }
 
-    /// The pages of which a tier holds a copy, or any cache tier if none is named, in order.
+    /// Return the pages of which a tier holds a copy, or any cache tier if none is named, in order.
     pub fn resident_pages(&self, tier: Option<Tier>) -> Vec<PageId> {
         let wanted = tier.map_or(u16::MAX, bit) & !bit(self.residents.disk);
         let all = self.residents.copies.iter();
@@ -214,7 +217,7 @@ impl LiveCache {
         &self.residents.held_pages
     }
 
-    /// The capacity of each cache tier.
+    /// Return the capacity of each cache tier.
     pub fn capacity_pages(&self) -> &[u32] {
         &self.capacity_pages
     }
@@ -224,27 +227,27 @@ impl LiveCache {
         pages_of(&self.pages)
     }
 
-    /// The tier below all caches.
+    /// Return the tier below all caches.
     pub fn disk(&self) -> Tier {
         self.residents.disk
     }
 
-    /// What it is made of.
+    /// Return the configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
-    /// What was counted since it was empty.
+    /// Return the counts since it was empty.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The policy, for its gauges and its memory.
+    /// Return the policy, for its gauges and its memory.
     pub fn policy(&self) -> &(dyn thermocline_core::Policy + Send) {
         &*self.policy
     }
 
-    /// All accesses since it was empty; none if it does not keep them.
+    /// Return all accesses since it was empty; `None` if it does not keep them.
     pub fn history(&self) -> Option<&History> {
         self.history.as_ref()
     }
@@ -288,7 +291,7 @@ impl LiveCache {
 }
 
 impl History {
-    /// Accesses as they were told apart by [`packed`](Self::packed) and [`at`](Self::at).
+    /// Create the accesses from their [`packed`](Self::packed) form and their [times](Self::at).
     pub fn new(packed: Vec<u32>, at: Vec<Nanos>) -> Self {
         Self { packed, at }
     }
@@ -298,12 +301,12 @@ impl History {
         &self.packed
     }
 
-    /// The time of each access; empty if they have none.
+    /// Return the time of each access; empty if they have none.
     pub fn at(&self) -> &[Nanos] {
         &self.at
     }
 
-    /// The accesses in order.
+    /// Return the accesses in order.
     pub fn accesses(&self) -> impl Iterator<Item = (u64, Op, Option<Nanos>)> + '_ {
         self.packed.iter().enumerate().map(|(index, packed)| {
             let op = if packed & WRITE_BIT == 0 { Op::Read } else { Op::Write };

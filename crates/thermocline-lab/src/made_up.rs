@@ -2,7 +2,7 @@
 
 use crate::{PolicySummary, Summary, TierSummary, TraceSummary};
 
-/// A run on 10 pages of RAM and some of flash.
+/// Return a run on 10 pages of RAM and some of flash.
 pub(crate) fn summary(policy: &str, flash_pages: u64, io_time_ms: f64) -> Summary {
     let tier = |name: &str, capacity_pages, hits: u64| TierSummary {
         name: name.into(),

@@ -18,40 +18,40 @@ const FLASH: &str = "flash";
 /// A figure of a run as a column or a chart shows it. The results of the run are an `S`.
 #[derive(Clone, Debug)]
 pub struct Metric<S: 'static = Summary> {
-    /// What it is.
+    /// Title.
     pub title: Cow<'static, str>,
     /// Its unit.
     pub unit: &'static str,
     figure: &'static Figure<S>,
     /// The tier, if the figure is one of tiers.
     place: usize,
-    /// From the unit of the figure to that of the metric.
+    /// Conversion from the unit of the figure to that of the metric.
     scale: fn(f64) -> f64,
-    /// How it is written, without the unit.
+    /// Formatter, without the unit.
     pub show: fn(f64) -> String,
     /// `true` if more of it is better.
     pub is_more_better: bool,
 }
 
 impl<S> Metric<S> {
-    /// A figure as tables show it, of the tier at this place; none if they do not show it.
+    /// Create a figure as tables show it, of the tier at this place; none if they do not show it.
     fn of(figure: &'static Figure<S>, tiers: &[TierSummary], place: usize) -> Option<Self> {
         let title = title_of(figure.shown?.title, tiers, place);
         Self::titled(figure, place, title)
     }
 
-    /// A figure under this title, of the tier at this place; none if tables do not show it.
+    /// Create a figure under this title, of the tier at this place; none if tables do not show it.
     fn titled(figure: &'static Figure<S>, place: usize, title: Cow<'static, str>) -> Option<Self> {
         let Shown { unit, scale, show, is_more_better, .. } = figure.shown?;
         Some(Self { title, unit, figure, place, scale, show, is_more_better })
     }
 
-    /// The value in the unit of the metric; none if the run has no such tier or device.
+    /// Return the value in the unit of the metric; none if the run has no such tier or device.
     pub fn value(&self, run: &S) -> Option<f64> {
         self.figure.value(run, self.place).map(self.scale)
     }
 
-    /// The title of a column, with the unit where there is one.
+    /// Return the title of a column, with the unit where there is one.
     pub fn title_with_unit(&self) -> String {
         if self.unit.is_empty() {
             return self.title.to_string();
@@ -59,7 +59,7 @@ impl<S> Metric<S> {
         format!("{}, {}", self.title, self.unit)
     }
 
-    /// What it is, in a sentence.
+    /// Return the definition, in a sentence.
     pub fn definition(&self) -> &'static str {
         self.figure.definition
     }
@@ -78,7 +78,7 @@ impl<S> Metric<S> {
     }
 }
 
-/// A title with the names of tiers.
+/// Return a title with the names of tiers.
 fn title_of(title: &'static str, tiers: &[TierSummary], place: usize) -> Cow<'static, str> {
     if !title.contains('{') {
         return Cow::Borrowed(title);
@@ -88,7 +88,7 @@ fn title_of(title: &'static str, tiers: &[TierSummary], place: usize) -> Cow<'st
     Cow::Owned(title.replace("{any}", &within_any(&cache_names(tiers))))
 }
 
-/// A name with a capital letter.
+/// Return a name with a capital letter.
 fn capital(name: &str) -> String {
     let mut capital = name.to_owned();
     if let Some(initial) = capital.get_mut(..1) {
@@ -97,8 +97,8 @@ fn capital(name: &str) -> String {
     capital
 }
 
-/// The figures that a table of these runs of prompts shows, those of tiers tier by tier. All are runs on
-/// tiers of the same names.
+/// Return the figures that a table of these runs of prompts shows, those of tiers tier by tier. All
+/// are runs on tiers of the same names.
 pub fn prompt_columns(runs: &[KvSummary]) -> Vec<Metric<KvSummary>> {
     let names = runs.first().map_or(&[][..], |run| &run.tiers);
     let mut metrics = vec![];
@@ -120,7 +120,7 @@ pub fn prompt_columns(runs: &[KvSummary]) -> Vec<Metric<KvSummary>> {
     metrics
 }
 
-/// The figures that a table of these buffers shows.
+/// Return the figures that a table of these buffers shows.
 pub fn buffer_columns<'a>(
     runs: impl IntoIterator<Item = &'a BufferSummary>,
 ) -> Vec<Metric<BufferSummary>> {
@@ -129,7 +129,7 @@ pub fn buffer_columns<'a>(
     metrics.filter(|metric| has_value(metric, runs.iter().copied())).collect()
 }
 
-/// The figure of write buffers of this name.
+/// Return the figure of write buffers of this name.
 ///
 /// # Panics
 /// If the table of figures does not show it.
@@ -137,15 +137,16 @@ pub fn of_buffers(key: &str) -> Metric<BufferSummary> {
     Metric::of(named(BUFFERS, key), &[], 0).expect("tables show the figure")
 }
 
-/// The figures that a table of identifiers shows: on the terminal, or where results are repeatable.
+/// Return the figures that a table of identifiers shows: on the terminal, or where results are
+/// repeatable.
 pub fn identifier_columns(is_terminal: bool) -> Vec<Metric<IdentifierSummary>> {
     let is_shown = |shown: &Shown| is_terminal || shown.on != On::Terminal;
     let rows = IDENTIFIERS.iter().filter(|figure| figure.shown.as_ref().is_some_and(is_shown));
     rows.filter_map(|figure| Metric::of(figure, &[], 0)).collect()
 }
 
-/// The figures that charts over time show: of runs on these tiers, and of the first `tiers_max` of
-/// these.
+/// Return the figures that charts over time show: of runs on these tiers, and of the first
+/// `tiers_max` of these.
 pub fn interval_columns(tiers: &[TierSummary], tiers_max: usize) -> Vec<Metric<IntervalSummary>> {
     let is_shown = |on| on == On::Everything || cache_names(tiers).len() > 1;
     let mut metrics = of_rows(INTERVALS, tiers, is_shown);
@@ -153,8 +154,8 @@ pub fn interval_columns(tiers: &[TierSummary], tiers_max: usize) -> Vec<Metric<I
     metrics
 }
 
-/// The figures that a table of these runs shows, the one that ranks them first. All are runs on tiers
-/// of the same names.
+/// Return the figures that a table of these runs shows, the one that ranks them first. All are runs
+/// on tiers of the same names.
 pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
     let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
     let mut metrics = of_rows(RUNS, tiers, |on| is_shown_of_run(on, summaries));
@@ -167,8 +168,8 @@ fn has_value<'a, S>(metric: &Metric<S>, runs: impl IntoIterator<Item = &'a S>) -
     runs.into_iter().any(|run| metric.value(run).is_some())
 }
 
-/// The metrics of the rows of a table for these tiers, neighbouring rows of tiers that are shown for
-/// the same tiers together, tier by tier.
+/// Return the metrics of the rows of a table for these tiers, neighbouring rows of tiers that are
+/// shown for the same tiers together, tier by tier.
 fn of_rows<S>(
     rows: &'static [Figure<S>],
     tiers: &[TierSummary],
@@ -222,8 +223,8 @@ fn is_shown_of_tier(on: On, tiers: &[TierSummary], place: usize) -> bool {
     }
 }
 
-/// The figure that ranks runs: hybrids by their I/O time, hierarchies of any depth by their average
-/// response.
+/// Return the figure that ranks runs: hybrids by their I/O time, hierarchies of any depth by their
+/// average response.
 ///
 /// # Panics
 /// If the table of figures hides one of them, which every comparison would notice.
@@ -232,7 +233,7 @@ pub fn leading(tiers: &[TierSummary]) -> Metric {
     Metric::of(named(RUNS, key), tiers, 0).expect("tables show what ranks runs")
 }
 
-/// The shares of accesses that each cache tier served, and all of them.
+/// Return the shares of accesses that each cache tier served, and all of them.
 pub fn hit_ratios(tiers: &[TierSummary]) -> Vec<Metric> {
     let caches = cache_names(tiers).len();
     let shares = RUNS.iter().filter(|figure| figure.key == "hit_ratio");
@@ -258,13 +259,13 @@ fn has_own_latencies(tiers: &[TierSummary]) -> bool {
     tiers.iter().zip(defaults).any(|(tier, default)| tier.latency_ms.to_bits() != default.to_bits())
 }
 
-/// The names of the cache tiers, fastest first.
+/// Return the names of the cache tiers, fastest first.
 fn cache_names(tiers: &[TierSummary]) -> Vec<&str> {
     let caches = tiers.iter().filter(|tier| tier.capacity_pages.is_some());
     caches.map(|tier| tier.name.as_str()).collect()
 }
 
-/// In a tier, as titles have it.
+/// Return the words "in a tier", as titles have them.
 fn within(tier: &str) -> String {
     match tier {
         RAM => "in RAM".into(),
@@ -280,12 +281,12 @@ fn within_any(tiers: &[&str]) -> String {
     }
 }
 
-/// The capacities of the cache tiers in pages: runs with equal ones can be compared.
+/// Return the capacities of the cache tiers in pages: runs with equal ones can be compared.
 pub fn capacities(summary: &Summary) -> Vec<u64> {
     summary.tiers.iter().filter_map(|tier| tier.capacity_pages).collect()
 }
 
-/// The capacities of the cache tiers in words.
+/// Return the capacities of the cache tiers in words.
 pub fn sizes_in_words(summary: &Summary) -> String {
     let sizes = summary
         .tiers
@@ -294,7 +295,7 @@ pub fn sizes_in_words(summary: &Summary) -> String {
     sizes.collect::<Vec<_>>().join(", ")
 }
 
-/// The capacities of the cache tiers in bytes: `RAM 4 MiB, flash 16 MiB`.
+/// Return the capacities of the cache tiers in bytes: `RAM 4 MiB, flash 16 MiB`.
 pub fn sizes_in_bytes(summary: &Summary) -> String {
     let sizes = summary.tiers.iter().filter_map(|tier| {
         let bytes = tier.capacity_pages? * summary.trace.page_size_bytes;
@@ -304,7 +305,7 @@ pub fn sizes_in_bytes(summary: &Summary) -> String {
     sizes.collect::<Vec<_>>().join(", ")
 }
 
-/// The runs grouped by all their sizes, in order of first appearance.
+/// Return the runs grouped by all their sizes, in order of first appearance.
 pub fn by_sizes(summaries: &[Summary]) -> Vec<Vec<&Summary>> {
     let mut groups: Vec<Vec<&Summary>> = vec![];
     for summary in summaries {
@@ -316,12 +317,12 @@ pub fn by_sizes(summaries: &[Summary]) -> Vec<Vec<&Summary>> {
     groups
 }
 
-/// The tier called flash, if there is one.
+/// Return the tier called flash, if there is one.
 pub fn flash(summary: &Summary) -> Option<&TierSummary> {
     summary.tiers.iter().find(|tier| tier.name == FLASH)
 }
 
-/// What became of the drive of the tier called flash, if it is one of flash.
+/// Return the state of the drive of the tier called flash, if it is one of flash.
 pub fn flash_drive(summary: &Summary) -> Option<&TierSsdSummary> {
     summary.drive(summary.tiers.iter().position(|tier| tier.name == FLASH)?)
 }

@@ -1,6 +1,6 @@
-//! How numbers are written.
+//! Formats of numbers.
 
-/// A number with its thousands apart: `1,234,567`.
+/// Return a number with its thousands apart: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Bytes in the greatest binary unit that keeps at least one before the point.
+/// Return the bytes in the greatest binary unit that keeps at least one before the point.
 pub fn byte_size(number: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = number as f64;
@@ -26,7 +26,7 @@ pub fn byte_size(number: u64) -> String {
     format!("{value:.decimals$} {}", units[unit])
 }
 
-/// At least four digits that tell something: prices may be of any size.
+/// Format a number with at least four significant digits: prices may be of any size.
 pub(crate) fn four_digits(value: f64) -> String {
     if value <= 0.0 {
         return "0".into();
@@ -59,7 +59,8 @@ pub(crate) fn whole(value: f64) -> String {
 /// Days per year.
 pub(crate) const DAYS_PER_YEAR: f64 = 365.25;
 
-/// A time in words: in years, months, days or hours, whichever is the first with at least one.
+/// Return a time in words: in years, months, days or hours, whichever is the first with at least
+/// one.
 pub(crate) fn years_in_words(years: f64) -> String {
     let days = years * DAYS_PER_YEAR;
     match days {

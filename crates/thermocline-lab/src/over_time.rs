@@ -10,8 +10,9 @@ use crate::{Configuration, Gauge, tiers};
 /// A run over time. The warm-up is part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverTime {
-    /// What each interval found, in order. Their accesses differ by at most one, and are together
-    /// those of the trace.
+    /// Results of each interval, in order. Their accesses differ by at most one, and are together
+    /// those of the trace. Their accesses differ by at most one, and are together those of the
+    /// trace.
     pub intervals: Vec<IntervalSummary>,
 }
 
@@ -20,8 +21,8 @@ pub struct OverTime {
 pub struct IntervalSummary {
     /// Accesses from the start of the trace to its end.
     pub end_accesses: u64,
-    /// When the request of its last access came, in seconds after the earliest of the trace; none if
-    /// the trace has no times.
+    /// Time of the request of its last access, in seconds after the earliest of the trace; `None`
+    /// if the trace has no times.
     pub end_s: Option<f64>,
     /// Its accesses.
     pub accesses: u64,
@@ -35,25 +36,26 @@ pub struct IntervalSummary {
     pub demotions: Vec<u64>,
     /// Pages that went up to each cache tier from the next, from the top.
     pub promotions: Vec<u64>,
-    /// What the algorithm keeps besides the pages and their order, at its end, in bytes.
+    /// Data of the algorithm besides the pages and their order, at its end, in bytes.
     pub metadata_bytes: u64,
-    /// What the policy adapts, as it stands at its end.
+    /// Values that the policy adapts, at its end.
     pub gauges: Vec<Gauge>,
 }
 
 impl IntervalSummary {
-    /// Accesses found in any cache tier, divided by all; from 0 to 1.
+    /// Return the number of accesses found in any cache tier, divided by all; from 0 to 1.
     pub fn aggregate_hit_ratio(&self) -> f64 {
         let disk = self.hits.len().checked_sub(1).and_then(|disk| self.hit_ratio(disk));
         disk.map_or(0.0, |disk| 1.0 - disk)
     }
 
-    /// Accesses whose page this tier held, and no faster one, divided by all; none without the tier.
+    /// Return the number of accesses whose page this tier held, and no faster one, divided by all;
+    /// none without the tier.
     pub fn hit_ratio(&self, tier: usize) -> Option<f64> {
         Some(*self.hits.get(tier)? as f64 / self.accesses as f64)
     }
 
-    /// The gauge of that name for the tier of that name, if the policy has it.
+    /// Return the gauge of that name for the tier of that name, if the policy has it.
     pub fn gauge(&self, name: &str, tier: &str) -> Option<f64> {
         let mut gauges = self.gauges.iter();
         Some(gauges.find(|gauge| gauge.name == name && gauge.tier == tier)?.value)
@@ -67,20 +69,20 @@ pub struct Intervals {
     /// Number of intervals to be.
     wanted: usize,
     tier_names: Vec<String>,
-    /// Of the interval at hand, up to the last cut.
+    /// Counts of the current interval, up to the last cut.
     counts: Counts,
     found: Vec<(Counts, PolicyState)>,
 }
 
 impl Intervals {
-    /// So many intervals, or one per access if the trace has fewer; none for 0. `tier_names` are
-    /// those of the tiers, the disk's last.
+    /// Create `intervals` intervals, or one per access if the trace has fewer; `None` for 0.
+    /// `tier_names` are those of the tiers, the disk's last.
     pub fn new(trace_accesses: usize, intervals: usize, tier_names: Vec<String>) -> Self {
         let wanted = intervals.min(trace_accesses);
         Self { trace_accesses, wanted, tier_names, counts: Counts::new(), found: vec![] }
     }
 
-    /// Where an interval ends.
+    /// Return the end of an interval.
     fn end(&self, interval: usize) -> usize {
         let [accesses, interval, wanted] =
             [self.trace_accesses, interval, self.wanted].map(|number| number as u128);
@@ -88,18 +90,18 @@ impl Intervals {
         usize::try_from(end).expect("an interval ends within the trace")
     }
 
-    /// Where the interval at hand ends; none after the last.
+    /// Return the end of the current interval; `None` after the last.
     fn next_end(&self) -> Option<usize> {
         (self.found.len() < self.wanted).then(|| self.end(self.found.len()))
     }
 
-    /// Ends the interval at hand.
+    /// End the current interval.
     fn close(&mut self, policy: &dyn Policy) {
         let state = PolicyState::of(policy, &self.tier_names);
         self.found.push((std::mem::take(&mut self.counts), state));
     }
 
-    /// The figures, after the replay.
+    /// Return the figures, after the replay.
     pub(crate) fn summarise(
         self,
         trace: &CompiledTrace,
@@ -136,8 +138,8 @@ impl Intervals {
     }
 }
 
-/// When the requests of the last accesses before these places came, in seconds after the earliest of
-/// the trace; places ascend and are at least 1.
+/// Return the times of the requests of the last accesses before these places, in seconds after the
+/// earliest of the trace; places ascend and are at least 1.
 fn seconds_at(trace: &CompiledTrace, ends: &[usize]) -> Vec<Option<f64>> {
     if !trace.is_timed() {
         return vec![None; ends.len()];
@@ -159,7 +161,7 @@ fn seconds_at(trace: &CompiledTrace, ends: &[usize]) -> Vec<Option<f64>> {
 /// A replay adds to `since_cut` and tells how far it came; it must not pass over a cut.
 #[derive(Debug)]
 pub(crate) struct Tally<'a> {
-    /// For each client, what its accesses did.
+    /// Counts of each client's accesses since the last cut.
     pub(crate) since_cut: Vec<Counts>,
     trace_accesses: usize,
     warm_up_accesses: usize,
@@ -190,7 +192,8 @@ impl<'a> Tally<'a> {
         tally
     }
 
-    /// Where the counts must be taken next: at the end of the warm-up, of an interval, or of all.
+    /// Return the place where the counts must be taken next: at the end of the warm-up, of an
+    /// interval, or of all.
     pub(crate) const fn next_cut(&self) -> usize {
         self.next_cut
     }
@@ -244,7 +247,7 @@ impl<'a> Tally<'a> {
         warm_up.into_iter().chain(interval).fold(self.trace_accesses, usize::min)
     }
 
-    /// For each client, the counts of all its accesses after the warm-up.
+    /// Return the counts of all accesses of each client after the warm-up.
     pub(crate) fn into_totals(self) -> Vec<Counts> {
         self.totals
     }

@@ -59,7 +59,8 @@ impl<'a> Parameters<'a> {
         Ok(Self(given))
     }
 
-    /// The values of all parameters of one owner: those given, and the defaults of the others.
+    /// Return the values of all parameters of one owner: those given, and the defaults of the
+    /// others.
     ///
     /// # Errors
     /// None for an owner that the parameters were checked for.
@@ -71,7 +72,7 @@ impl<'a> Parameters<'a> {
         Ok(values)
     }
 
-    /// The parameters that are for any of some owners.
+    /// Return the parameters that are for any of some owners.
     pub fn of(&self, owners: &[Owner<'_>]) -> Vec<ParameterSpec> {
         let is_theirs = |one: &&ParameterSpec| owners.iter().any(|owner| owner.takes(one));
         self.0.iter().filter(is_theirs).cloned().collect()

@@ -18,7 +18,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The parts beside an output, which nobody else writes now.
+    /// Return the parts beside an output, which nobody else writes now.
     pub(crate) fn open(output: &Path) -> Result<Self, LabError> {
         let mut name = output.as_os_str().to_owned();
         name.push(".parts");
@@ -38,7 +38,7 @@ impl Parts {
         }
     }
 
-    /// The files of all parts, sorted.
+    /// Return the files of all parts, sorted.
     pub(crate) fn paths(&self) -> Result<Vec<PathBuf>, LabError> {
         let failed = |error: std::io::Error| LabError::file(&self.folder, error);
         let mut paths = vec![];
@@ -50,7 +50,7 @@ impl Parts {
         Ok(paths)
     }
 
-    /// The file of the part of that name.
+    /// Return the file of the part of that name.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.parquet"))
     }

@@ -19,7 +19,7 @@ use crate::stretch::Stretch;
 use crate::turns::in_order;
 use crate::{Configuration, LabError, RunOptions, Summary, Watch, run};
 
-/// How the figures of a configuration were found.
+/// Method by which the figures of a configuration were computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Found {
     /// The whole trace was replayed.
@@ -39,12 +39,12 @@ pub enum Found {
 /// A sample of a greater share of the pages is not made where the beginning of the trace can be replayed.
 const RATE_MOST: f64 = 1.0 / 8.0;
 
-/// What is known of a configuration from now on.
+/// Refined figures of a configuration.
 #[derive(Debug)]
 pub struct Refined {
     /// The place of the configuration among those given.
     pub place: usize,
-    /// How it was found.
+    /// Method by which they were computed.
     pub found: Found,
     /// The figures, or why there are none: a size that its policy cannot have. Of samples, figures only: a
     /// cache may be too small for its policy where the whole one is not.
@@ -54,7 +54,7 @@ pub struct Refined {
 /// A step of [`refine`], as its callback gets it.
 #[derive(Debug)]
 pub enum Progress {
-    /// Something is known of a configuration, or more exactly.
+    /// New or more exact figures of a configuration.
     Refined(Box<Refined>),
     /// All that can be estimated is; from now on, results are exact.
     Sampled,
@@ -122,7 +122,7 @@ pub fn refine(
 struct Runs<'a> {
     trace: &'a CompiledTrace,
     configurations: &'a [Configuration],
-    /// For each configuration, the place of the first one that has the same run.
+    /// Place of the first configuration that has the same run, for each.
     run_of: Vec<usize>,
     /// The places of these, in the order in which their runs are made.
     order: Vec<usize>,
@@ -182,8 +182,8 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// The order in which points of a line are looked at: both ends, then the middle of each part, from the
-/// widest on. For each point, its place in this order.
+/// Return the order in which points of a line are looked at: both ends, then the middle of each
+/// part, from the widest on. For each point, its place in this order.
 fn ranks_by_halves(points: usize) -> Vec<usize> {
     let mut ranks = vec![usize::MAX; points];
     let mut next = 0;

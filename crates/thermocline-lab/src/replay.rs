@@ -12,13 +12,14 @@ use crate::over_time::{Intervals, Tally};
 use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
 
-/// How many accesses ahead the policy's state is asked for: far enough to hide a memory access.
+/// Number of accesses ahead at which the policy's state is prefetched: enough to hide a memory
+/// access.
 pub(crate) const PREFETCH_ACCESSES: usize = 16;
 
 /// Accesses that a policy is given together.
 pub(crate) const BATCH_ACCESSES: usize = 512;
 
-/// How much of the trace is left out of the counts.
+/// Part of the trace that is left out of the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub enum WarmUp {
     /// The first accesses, by number.
@@ -27,7 +28,7 @@ pub enum WarmUp {
     Percent(f64),
 }
 
-/// How a trace is replayed.
+/// Options of a replay.
 #[derive(Debug, Default)]
 pub struct Replay<'a> {
     /// Accesses that are not counted.
@@ -40,12 +41,13 @@ pub struct Replay<'a> {
     pub intervals: Option<&'a mut Intervals>,
     /// Takes every action, if given. Once it has failed, the replay ends, and its counts mean nothing.
     pub log: Option<&'a mut (dyn Recorder + 'static)>,
-    /// Who looks on, if anybody does; once stopped, the replay ends, and its counts mean nothing.
+    /// Progress and cancellation, if anybody watches; once stopped, the replay ends, and its counts
+    /// are meaningless.
     pub watch: Option<&'a Watch>,
 }
 
 impl WarmUp {
-    /// The number of accesses to leave out of the counts.
+    /// Return the number of accesses to leave out of the counts.
     ///
     /// # Errors
     /// If nothing of the trace would be left.
@@ -88,7 +90,7 @@ impl FromStr for WarmUp {
     }
 }
 
-/// What takes every action of a run, in their order.
+/// Receiver of every action of a run, in order.
 pub trait Recorder: Debug {
     /// Take the actions of the access at an index of the trace.
     fn access(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions);
@@ -129,7 +131,7 @@ pub fn replay(
     Ok(stage.tally.into_totals())
 }
 
-/// The sum of some counts.
+/// Return the sum of some counts.
 pub(crate) fn sum(counts: &[Counts]) -> Counts {
     let mut sum = Counts::new();
     for counts in counts {

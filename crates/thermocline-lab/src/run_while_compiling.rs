@@ -21,15 +21,16 @@ use crate::{
 
 /// Accesses that one thread hands to the other together.
 const CHUNK_ACCESSES: usize = 1 << 15;
-/// How many of these may wait.
+/// Maximum number of these that may wait.
 const CHUNKS_AHEAD: usize = 16;
 /// The most pages for which a policy is built before it is known how many there are: tables of these take
 /// some hundreds of megabytes.
 const PAGES_MAX: u64 = 1 << 26;
-/// What marks a write, as in [`CompiledTrace::packed`].
+/// Mark of a write, as in [`CompiledTrace::packed`].
 const WRITE_BIT: u32 = 1 << 31;
 
-/// Return `true` if [`run_while_compiling`] can make this run of a trace with so many accesses at most.
+/// Return `true` if [`run_while_compiling`] can make this run of a trace with that maximum number
+/// of accesses.
 pub fn can_run_while_compiling(
     configuration: &Configuration,
     options: RunOptions,
@@ -52,11 +53,11 @@ pub fn can_run_while_compiling(
         && options.intervals == 0
 }
 
-/// Compiles a trace of at most so many accesses, and replays it meanwhile; the run is that of
+/// Compile a trace of at most `accesses_max` accesses, and replay it meanwhile; the run is that of
 /// [`run`] on the compiled trace.
 ///
 /// # Errors
-/// Of the trace as for [`CompiledTrace::compile`]; beside it, of the run as for [`run`].
+/// As for [`CompiledTrace::compile`] and, beside them, as for [`run`].
 ///
 /// # Panics
 /// If the run [cannot be made so](can_run_while_compiling).

@@ -19,10 +19,10 @@ use crate::{
     TierSummary, Timing, TimingSummary, TraceSummary, WarmUp, Watch, replay, tiers,
 };
 
-/// How a run is made.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct RunOptions {
-    /// What is left out of the counts.
+    /// Part that is left out of the counts.
     pub warm_up: WarmUp,
     /// `true` if the Ledger runs alongside and checks every action.
     pub is_checked: bool,
@@ -32,7 +32,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// What takes the figures over time, if they are asked for.
+    /// Return the collector of figures over time, if they are asked for.
     fn intervals(self, trace: &CompiledTrace, configuration: &Configuration) -> Option<Intervals> {
         let intervals = || Intervals::new(trace.len(), self.intervals, configuration.tier_names());
         (self.intervals > 0).then(intervals)
@@ -52,7 +52,7 @@ pub fn run(
     run_into(trace, configuration, options, watch, Beside::default())
 }
 
-/// Does the same, and writes every action to a file, as [`ActionLog`] does.
+/// Run as [`run`] does, and write every action to a file, as [`ActionLog`] does.
 ///
 /// # Errors
 /// As for [`run`], or if the file cannot be written. There is no file after an error.
@@ -73,7 +73,7 @@ pub fn run_with_actions(
     summary
 }
 
-/// Does the same as [`run`], and gives every action to a recorder, those of the warm-up too.
+/// Run as [`run`] does, and give every action to a recorder, those of the warm-up too.
 ///
 /// # Errors
 /// As for [`run`].
@@ -101,12 +101,12 @@ pub(crate) fn run_sample(
     run_into(sample, configuration, options, watch, beside)
 }
 
-/// What few runs have.
+/// Inputs that few runs have.
 #[derive(Default)]
 struct Beside<'a> {
     /// Takes every action.
     log: Option<&'a mut (dyn Recorder + 'static)>,
-    /// What the whole trace says of its order, if the trace is a sample.
+    /// Order of the whole trace, if the trace is a sample.
     of_sample: Inputs,
 }
 
@@ -182,8 +182,8 @@ pub fn compare(
     of_each.map(|(one, run)| with_sizes_of(&found[run], trace, one)).collect()
 }
 
-/// The configurations whose runs differ, each with its place among them, and for every configuration
-/// the place of its run: policies of one tier leave flash empty, whatever its size.
+/// Return the configurations whose runs differ, each with its place among them, and for every
+/// configuration the place of its run: policies of one tier leave flash empty, whatever its size.
 pub(crate) fn distinct(
     configurations: &[Configuration],
 ) -> (Vec<(usize, &Configuration)>, Vec<usize>) {
@@ -211,7 +211,8 @@ pub(crate) fn distinct(
     (distinct, run_of)
 }
 
-/// A run with what follows from the sizes of another configuration's tiers in place of its own.
+/// Return a run with what follows from the sizes of another configuration's tiers in place of its
+/// own.
 pub(crate) fn with_sizes_of(
     run: &Summary,
     trace: &CompiledTrace,
@@ -245,9 +246,9 @@ impl Summary {
     }
 }
 
-/// What a replay found.
+/// Results of a replay.
 pub(crate) struct Found {
-    /// Of each client.
+    /// Counts of each client.
     pub(crate) counts: Vec<Counts>,
     pub(crate) state: PolicyState,
     pub(crate) intervals: Option<Intervals>,
@@ -294,8 +295,8 @@ pub(crate) fn summarise(
 }
 
 impl Summary {
-    /// What follows from what was counted, of all clients together and in all of the trace: the first
-    /// tiers of several clients are one.
+    /// Compute the figures that follow from the counts of all clients together and of the whole
+    /// trace: the first tiers of several clients are one.
     pub(crate) fn of_counts(
         trace: &CompiledTrace,
         configuration: &Configuration,
@@ -335,7 +336,7 @@ impl Summary {
     }
 }
 
-/// What each of several clients found.
+/// Summarise each of several clients.
 fn client_summaries(configuration: &Configuration, counts: &[Counts]) -> Vec<ClientSummary> {
     if configuration.clients == Clients::ONE {
         return vec![];

@@ -22,7 +22,7 @@ pub enum TierSize {
     TimesAbove(f64),
 }
 
-/// What sizes in other units than pages are sizes of: the pages of a trace.
+/// Pages of a trace, to which sizes in other units than pages refer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracePages {
     /// Bytes of a page.
@@ -49,7 +49,7 @@ impl From<&SampledTrace> for TracePages {
 const PREFIXES: [char; 4] = ['k', 'm', 'g', 't'];
 
 impl TierSize {
-    /// The size in whole pages, rounded down.
+    /// Return the size in whole pages, rounded down.
     ///
     /// # Errors
     /// A multiple without a tier above, bytes that are less than a page, or more pages than a tier can
@@ -94,7 +94,7 @@ impl TierSize {
 }
 
 impl TierSize {
-    /// A size in bytes as a whole number; `None` for a size in any other unit.
+    /// Return a size in bytes as a whole number; `None` for a size in any other unit.
     pub fn whole_bytes(self) -> Option<u64> {
         let Self::Bytes(bytes) = self else { return None };
         #[expect(
@@ -129,7 +129,8 @@ impl FromStr for TierSize {
     }
 }
 
-/// Bytes of a unit, in either case: `k` and `KiB` are 1024, `kB` is 1000, none is 1.
+/// Return the number of bytes of a unit, in either case: `k` and `KiB` are 1024, `kB` is 1000, none
+/// is 1.
 fn bytes_of(unit: &str) -> Option<f64> {
     let unit = unit.to_ascii_lowercase();
     let (prefix, rest) = match unit.chars().next() {

@@ -14,7 +14,7 @@ const ACCESSES_MIN: u64 = 1 << 20;
 const ACCESSES_PER_PAGE_MIN: u64 = 64;
 /// The trace is at least so many times as long: else a stretch saves little.
 const SHARE_INVERSE_MIN: u64 = 4;
-/// What of a stretch is replayed but not counted, in percent.
+/// Share of a stretch that is replayed but not counted, in percent.
 const WARM_UP_PERCENT: f64 = 25.0;
 
 /// The first requests of a trace.
@@ -25,7 +25,8 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// The shortest beginning of a trace that estimates it, if that is short enough to be of use.
+    /// Return the shortest beginning of a trace that estimates it, if that is short enough to be of
+    /// use.
     pub(crate) fn of(whole: &CompiledTrace) -> Result<Option<Self>, LabError> {
         let pages = u64::from(whole.footprint_pages());
         let wanted = ACCESSES_MIN.max(pages * ACCESSES_PER_PAGE_MIN);
@@ -44,7 +45,7 @@ impl Stretch {
         Ok(Some(Self { trace, share }))
     }
 
-    /// The share of the accesses that it has, above 0 and at most 1/4.
+    /// Return the share of the accesses that it has, above 0 and at most 1/4.
     pub(crate) const fn share(&self) -> f64 {
         self.share
     }

@@ -1,4 +1,4 @@
-//! What a run found: the figures, in the form that other tools read.
+//! Summary of a run: its figures, in the form that other tools read.
 
 use serde::Serialize;
 use serde_json::Map;
@@ -9,8 +9,8 @@ use thermocline_trace::{CompiledTrace, SampledTrace};
 
 use crate::{Configuration, Cost, OverTime, TierSsdSummary, TimingSummary};
 
-/// What one run found. Its JSON form is a contract: the figures of [`RUNS`](crate::figure::RUNS),
-/// and what is no single number.
+/// Results of one run. Its JSON form has a stable schema: the figures of
+/// [`RUNS`](crate::figure::RUNS), and values that are not single numbers.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The trace.
@@ -34,16 +34,16 @@ pub struct Summary {
     pub demoted_bytes: Vec<u64>,
     /// The bytes of these promotions.
     pub promoted_bytes: Vec<u64>,
-    /// What the algorithm keeps besides the pages and their order, at the end, in bytes.
+    /// Data of the algorithm besides the pages and their order, at the end, in bytes.
     pub metadata_bytes: u64,
     /// `metadata_bytes` divided by the bytes of all caches.
     pub metadata_share: f64,
-    /// What the policy adapts, as it stands at the end.
+    /// Values that the policy adapts, at the end.
     pub gauges: Vec<Gauge>,
-    /// What each client found, if there are several; `tiers` then has the first tiers of all of them
-    /// in one row, with the capacity that each has.
+    /// Results of each client, if there are several; `tiers` then has the first tiers of all of
+    /// them in one row, with the capacity that each has.
     pub clients: Vec<ClientSummary>,
-    /// What it costs, if prices were given.
+    /// Cost, if prices were given.
     pub cost: Option<Cost>,
     /// The figures over time, if asked for.
     pub over_time: Option<OverTime>,
@@ -53,30 +53,30 @@ pub struct Summary {
     pub accesses_per_second: f64,
     /// Response times and devices, if time was simulated.
     pub timing: Option<TimingSummary>,
-    /// Everything that was counted, for figures that are computed of it; the first tiers of several
-    /// clients are one. Not part of the JSON.
+    /// All counts, for figures that are computed from them; the first tiers of several clients are
+    /// one. Not part of the JSON. Not part of the JSON.
     pub counts: Box<Counts>,
 }
 
-/// What one client found.
+/// Results of one client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientSummary {
     /// Its number, from 0.
     pub client: u8,
     /// Its accesses that were counted.
     pub accesses: u64,
-    /// Those found in each tier that it sees, fastest first, the disk last.
+    /// Number found in each tier that it sees, fastest first, the disk last.
     pub hits: Vec<u64>,
-    /// Those found in a cache, divided by all.
+    /// Number found in a cache, divided by all.
     pub hit_ratio: f64,
     /// The mean access time of the tiers that they were found in, in milliseconds.
     pub average_response_ms: f64,
 }
 
-/// What a policy adapts, at one time.
+/// Value that a policy adapts, at one time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gauge {
-    /// What it is.
+    /// Name.
     pub name: &'static str,
     /// The tier concerned.
     pub tier: String,
@@ -87,7 +87,7 @@ pub struct Gauge {
 /// The trace of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSummary {
-    /// Where it was read from.
+    /// Path of the trace.
     pub path: String,
     /// Bytes per page.
     pub page_size_bytes: u64,
@@ -113,7 +113,7 @@ pub struct PolicySummary {
     pub name: String,
     /// All its parameters.
     pub parameters: Map<String, serde_json::Value>,
-    /// What a write miss does first: `fetch` or `allocate`.
+    /// First action of a write miss: `fetch` or `allocate`.
     pub write_miss: &'static str,
     /// The identifier that decides which pages enter flash, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ pub struct PolicySummary {
 }
 
 impl PolicySummary {
-    /// Its name, with the algorithms of its tiers if it is put together of two.
+    /// Return its name, with the algorithms of its tiers if it is put together of two.
     pub fn label(&self) -> String {
         let algorithm = |tier| self.parameters.get(tier)?.as_str();
         match (algorithm(two_tier::RAM), algorithm(two_tier::FLASH)) {
@@ -149,9 +149,9 @@ pub struct TierSummary {
     pub capacity_pages: Option<u64>,
     /// Accesses whose page this tier held, and no faster one.
     pub hits: u64,
-    /// Those that read.
+    /// Number of hits that read.
     pub read_hits: u64,
-    /// Those that wrote.
+    /// Number of hits that wrote.
     pub write_hits: u64,
     /// `hits` divided by the accesses counted.
     pub hit_ratio: f64,
@@ -166,33 +166,33 @@ pub struct TierSummary {
     pub page_writes: u64,
     /// Its device.
     pub device: String,
-    /// What one page read costs there, in milliseconds.
+    /// Cost of one page read there, in milliseconds.
     pub read_ms: f64,
-    /// What one page write costs there, in milliseconds.
+    /// Cost of one page write there, in milliseconds.
     pub write_ms: f64,
     /// Its access time in the average response, in milliseconds; not part of the JSON.
     pub latency_ms: f64,
 }
 
 impl Summary {
-    /// Accesses found in any cache tier, divided by all; from 0 to 1.
+    /// Return the number of accesses found in any cache tier, divided by all; from 0 to 1.
     pub fn aggregate_hit_ratio(&self) -> f64 {
         self.tiers.last().map_or(0.0, |disk| 1.0 - disk.hit_ratio)
     }
 
-    /// Bytes found in any cache tier, divided by all that were asked for; from 0 to 1. None if the
-    /// trace is not of objects whose sizes are not whole pages.
+    /// Return the number of bytes found in any cache tier, divided by all that were asked for; from
+    /// 0 to 1. None if the trace is not of objects whose sizes are not whole pages.
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         Some(1.0 - self.tiers.last()?.byte_hit_ratio?)
     }
 
-    /// What became of the drive of the tier at this place, if it is one of flash.
+    /// Return the state of the drive of the tier at this place, if it is one of flash.
     pub(crate) fn drive(&self, tier: usize) -> Option<&TierSsdSummary> {
         self.timing.as_ref()?.devices.get(tier)?.ssd.as_ref()
     }
 }
 
-/// What a policy says of itself.
+/// Report of a policy about its state.
 #[derive(Debug)]
 pub(crate) struct PolicyState {
     pub(crate) metadata_bytes: u64,
@@ -200,7 +200,7 @@ pub(crate) struct PolicyState {
 }
 
 impl PolicyState {
-    /// As it stands; `names` are those of the tiers, the disk's last.
+    /// Read the present state; `names` are those of the tiers, the disk's last.
     pub(crate) fn of(policy: &dyn Policy, names: &[String]) -> Self {
         let mut gauges = vec![];
         policy.gauges(&mut |name, tier, value| {
@@ -211,7 +211,7 @@ impl PolicyState {
 }
 
 impl TraceSummary {
-    /// The figures of a trace.
+    /// Return the figures of a trace.
     pub fn of(trace: &CompiledTrace) -> Self {
         Self {
             path: trace.path().display().to_string(),
@@ -225,7 +225,7 @@ impl TraceSummary {
         }
     }
 
-    /// The figures of a trace that was sampled while its file was read: those of the whole.
+    /// Return the figures of a trace that was sampled while its file was read: those of the whole.
     pub fn of_sampled(trace: &SampledTrace) -> Self {
         Self {
             path: trace.path.display().to_string(),
@@ -241,7 +241,7 @@ impl TraceSummary {
 }
 
 impl PolicySummary {
-    /// What a configuration says of its policy.
+    /// Return the names that a configuration has for its policy.
     pub(crate) fn of(configuration: &Configuration) -> Self {
         let parameters = parameters(&configuration.values);
         let write_miss = match configuration.write_miss {
@@ -255,7 +255,7 @@ impl PolicySummary {
     }
 }
 
-/// All parameters as JSON.
+/// Return all parameters as JSON.
 pub(crate) fn parameters(values: &Values) -> Map<String, serde_json::Value> {
     values.iter().map(|(name, value)| (name.to_owned(), json(value))).collect()
 }

@@ -1,4 +1,4 @@
-//! What hierarchies of any depth are measured by: response time by hit, and traffic between tiers.
+//! Measures of hierarchies of any depth: response time by hit, and traffic between tiers.
 
 use serde::Serialize;
 use thermocline_core::{Counts, Tier};
@@ -15,7 +15,7 @@ const DISK_MS: f64 = 10.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices(Vec<f64>);
 
-/// What a hierarchy costs, and each I/O of it.
+/// Cost of a hierarchy, and of each I/O of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// The price of the hierarchy.
@@ -38,7 +38,8 @@ impl Prices {
         }
     }
 
-    /// What tiers of these sizes cost, and an I/O that takes so long.
+    /// Compute the cost of tiers of these sizes, and that of an I/O that takes
+    /// `average_response_ms`.
     pub fn cost(&self, bytes: &[u64], average_response_ms: f64) -> Cost {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let total = self.0.iter().zip(bytes).map(|(price, &bytes)| price * gib(bytes)).sum();
@@ -58,7 +59,7 @@ pub fn default_latencies_ms(cache_tiers: usize) -> Vec<f64> {
     caches.chain([DISK_MS]).collect()
 }
 
-/// The mean over all accesses of the access time of the tier that each was found in.
+/// Return the mean over all accesses of the access time of the tier that each was found in.
 pub(crate) fn average_response_ms(counts: &Counts, latencies_ms: &[f64]) -> f64 {
     let total: f64 = (0_u8..)
         .map(Tier)
@@ -68,7 +69,8 @@ pub(crate) fn average_response_ms(counts: &Counts, latencies_ms: &[f64]) -> f64 
     total / (counts.accesses() as f64).max(1.0)
 }
 
-/// Pages that crossed each pair of neighbouring cache tiers, from the top: downwards, and upwards.
+/// Return the pages that crossed each pair of neighbouring cache tiers, from the top: downwards,
+/// and upwards.
 pub(crate) fn traffic(configuration: &Configuration, counts: &Counts) -> [Vec<u64>; 2] {
     let caches = u8::try_from(configuration.tiers.len()).expect("a hierarchy has few tiers");
     let crossing = |above: u8, is_down: bool| {

@@ -5,9 +5,9 @@ use std::thread;
 
 use rayon::prelude::*;
 
-/// Do some work for each of several items, and return what it gives in their order. Items whose policy
-/// is [hosted](thermocline_core::registry::PolicyEntry::is_hosted) take turns on a thread of their own;
-/// rayon's threads share the others.
+/// Do some work for each of several items, and return the results in their order. Items whose
+/// policy is [hosted](thermocline_core::registry::PolicyEntry::is_hosted) take turns on a thread of
+/// their own; rayon's threads share the others.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     is_hosted: impl Fn(&T) -> bool,

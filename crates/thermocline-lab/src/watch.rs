@@ -12,7 +12,7 @@ use crate::LabError;
 /// time that people notice.
 pub(crate) const CHUNK_ACCESSES: usize = 1 << 14;
 
-/// What replays tell of themselves, and are told. Clones are the same watch.
+/// Progress and cancellation of replays. Clones are the same watch. Clones are the same watch.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<State>);
 
@@ -23,12 +23,12 @@ struct State {
 }
 
 impl Watch {
-    /// Accesses that were replayed so far, by all that this watch looks at.
+    /// Return the number of accesses that were replayed so far, by all that this watch looks at.
     pub fn accesses(&self) -> u64 {
         self.0.accesses.load(Ordering::Relaxed)
     }
 
-    /// Has them all stop soon; each then returns [`LabError::Stopped`].
+    /// Stop all replays soon; each then returns [`LabError::Stopped`].
     pub fn stop(&self) {
         self.0.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Watch {
         Ok(compiled?)
     }
 
-    /// So many more accesses are replayed.
+    /// Report that `accesses` more accesses are replayed.
     pub(crate) fn advance(&self, accesses: usize) {
         self.0.accesses.fetch_add(accesses as u64, Ordering::Relaxed);
     }

@@ -29,7 +29,7 @@ fn ssdsim() -> SsdConfig {
     SsdConfig::preset("ssdsim").unwrap()
 }
 
-/// The same flash in one plane, which can be as small as these traces.
+/// Return the same flash in one plane, which can be as small as these traces.
 fn one_plane() -> SsdConfig {
     let [channels, chips_per_channel, dies_per_chip, planes_per_die] = [1; 4];
     SsdConfig {
@@ -116,7 +116,8 @@ fn hit_ratios_are_those_of_independent_prototypes() {
     }
 }
 
-/// What SSDsim takes on its default drive: 7 cycles and a page on the bus, or the buffer's constant.
+/// Times are SSDsim's on its default drive: 7 cycles and a page on the bus, or the buffer's
+/// constant.
 #[test]
 fn times_are_those_of_ssdsim() {
     let ssd = || Some(BufferedSsd::new(ssdsim()));
@@ -274,7 +275,8 @@ fn streams_are_fed_by_an_identifier() {
     assert!(summary.erase_count().unwrap() > 0);
 }
 
-/// What a buffer flushes goes to the handles of the drive, and who knows the flushes to come places best.
+/// The pages that a buffer flushes go to the handles of the drive, and the oracle, which knows the
+/// flushes to come, places best.
 #[test]
 fn flushes_are_placed() {
     let trace = mixed();

@@ -115,7 +115,7 @@ fn run(corpus: &Corpus, request: &Request, output: &str, settings: &RunSettings)
     plan.run(&corpus.path(output), settings, &Watch::default(), |_| {}).unwrap()
 }
 
-/// Every file of a folder, by its path in it.
+/// Return every file of a folder, by its path in it.
 fn bytes(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -194,7 +194,7 @@ fn a_run_gives_the_same_bytes_on_any_number_of_threads_and_after_any_stop() {
     assert!(bytes(&corpus.path("whole")) == expected);
 }
 
-/// What another process would have of a value that it is sent as JSON.
+/// Return a value as another process receives it as JSON.
 fn sent<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
     serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
 }
@@ -361,7 +361,8 @@ fn published() -> Option<Published> {
     })
 }
 
-/// The reductions against FIFO of the traces that the filters leave, at the n-th of the eight sizes.
+/// Return the reductions against FIFO of the traces that the filters leave, at the n-th of the
+/// eight sizes.
 fn reductions(all: &Published, place: usize) -> Vec<(String, Vec<f64>)> {
     let mut rows = vec![];
     for ((dataset, _), sizes) in all {

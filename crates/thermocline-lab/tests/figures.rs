@@ -33,8 +33,8 @@ fn objects() -> Vec<u8> {
     lines.into_bytes()
 }
 
-/// A run that has every figure: with prices, times, a solid-state drive that is worn, and objects with
-/// sizes.
+/// Return a run that has every figure: with prices, times, a solid-state drive that is worn, and
+/// objects with sizes.
 fn summary() -> Summary {
     let tiers = vec![
         TierSpec::new("ram", &[TierSize::Pages(20.0)]),
@@ -55,7 +55,7 @@ fn summary() -> Summary {
     run(&trace, &configuration, RunOptions::default(), &Watch::default()).unwrap()
 }
 
-/// What the JSON has at the path of a figure, for the tier at this place.
+/// Return the value in the JSON at the path of a figure, for the tier at this place.
 fn at<'a>(json: &'a Value, figure: &Figure, place: usize) -> &'a Value {
     figure.path().split('.').fold(json, |found, name| match name.strip_suffix("[]") {
         Some(name) => &found[name][place],

@@ -1,6 +1,6 @@
-//! Every policy's counts and action log on the bundled trace stay as they are.
+//! Every policy's counts and action log on the bundled trace are unchanged.
 //!
-//! `cargo xtask golden` writes them anew; a change belongs into a commit that explains it.
+//! `cargo xtask golden` rewrites them; a change belongs into a commit that explains it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use thermocline_lab::{
 };
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
-/// Where FNV-1a begins.
+/// Start value of FNV-1a.
 const BASIS: u64 = 0xCBF2_9CE4_8422_2325;
 const HEADER: &str = "policy\tram_hits\tflash_hits\tdisk_hits\tflash_reads\tflash_writes\tdisk_reads\tdisk_writes\taction_log_hash\n";
 
@@ -34,7 +34,7 @@ fn golden_results_hold() {
     hold("hybrid.tsv", &text);
 }
 
-/// What every identifier says of the bundled trace's writes stays as it is.
+/// Every identifier's verdicts on the bundled trace's writes are unchanged.
 #[test]
 fn golden_identifications_hold() {
     let trace = bundled_trace();

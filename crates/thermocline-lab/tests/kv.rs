@@ -15,7 +15,7 @@ use thermocline_lab::{LabError, TierSize, Watch};
 use thermocline_trace::Input;
 use thermocline_trace::prompts::{Conversations, PromptOptions, PromptTrace, Tail};
 
-/// A trace of Mooncake, where they are at hand.
+/// Open a trace of Mooncake, where they are available.
 fn mooncake(name: &str) -> Option<PromptTrace> {
     let folder = std::env::var_os("THERMOCLINE_TRACES").map(PathBuf::from);
     let path = folder.map(|folder| folder.join(format!("corpus/mooncake/{name}_trace.jsonl")));
@@ -56,7 +56,7 @@ fn in_mode(mode: Mode) -> KvSpec {
     KvSpec { mode: Some(mode), tiers: tiers(&[256, 3200, 25_600]), ..KvSpec::default() }
 }
 
-/// The nine ways of the reference, in its order.
+/// Return the nine ways of the reference, in its order.
 fn ways() -> [KvSpec; 9] {
     let through = in_mode(Mode::Through);
     let second = KvSpec { admit: vec![1, 1, 2], ..through.clone() };
@@ -196,7 +196,7 @@ const EIGHT: [(u64, u64, &str); 8] = [
     (70, 8, "6, 7"),
 ];
 
-/// The eight requests of the worked example, with blocks of 4 tokens.
+/// Return the eight requests of the worked example, with blocks of 4 tokens.
 fn eight(tail: Tail) -> PromptTrace {
     let row = |(at, tokens, ids): &(u64, u64, &str)| {
         format!(r#"{{"timestamp": {at}, "input_length": {tokens}, "hash_ids": [{ids}]}}"#)

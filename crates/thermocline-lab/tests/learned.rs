@@ -1,4 +1,4 @@
-//! What policies that learn from the trace come to on the bundled one.
+//! Results of policies that learn from the trace, on the bundled one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;

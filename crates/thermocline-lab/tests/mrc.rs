@@ -44,7 +44,8 @@ fn find(
 
 const SEEDED: Rate = Rate::Auto { seed: 1 };
 
-/// Misses of LRU with so many pages, its pages in a list; accesses that are not taken pass by.
+/// Count the misses of LRU with `capacity` pages, its pages in a list; accesses that are not taken
+/// are ignored.
 fn misses_of_a_list(trace: &CompiledTrace, capacity: f64, taken: impl Fn(PageId) -> bool) -> u64 {
     let (mut list, mut misses): (Vec<PageId>, u64) = (vec![], 0);
     for page in trace.accesses().map(|access| access.page).filter(|&page| taken(page)) {
@@ -149,7 +150,7 @@ fn a_fixed_size_is_what_the_paper_says() {
     assert_eq!(all.miss_ratio(100).to_bits(), exact.miss_ratio(100).to_bits());
 }
 
-/// The mean error of a curve over four samples.
+/// Return the mean error of a curve over four samples.
 fn mean_error(
     trace: &CompiledTrace,
     sizes: &[Configuration],
@@ -352,7 +353,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(defaults.last(), Some(&trace.footprint_pages()));
 }
 
-/// What reports show of a run can be shown of a sample: figures, verdict and costs.
+/// Everything that reports show of a run can be shown of a sample: figures, verdict and costs.
 #[test]
 fn a_summary_of_a_sample_stands_for_that_of_the_whole() {
     let trace = thermocline_lab::bundled_trace().unwrap();

@@ -13,8 +13,8 @@ use thermocline_lab::{
 };
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
-/// A policy over tiers of these many pages, of devices of 1 ms per page; one that feeds flash by the clock
-/// does so every second and a half.
+/// Return a policy over tiers of these many pages, of devices of 1 ms per page; one that feeds
+/// flash by the clock does so every second and a half.
 fn configuration(policy: &str, pages: &[u32]) -> Configuration {
     let policy = registry::find(policy).unwrap();
     let device = Device::custom("d", PageCost { read_ms: 1.0, write_ms: 1.0 }).unwrap();
@@ -39,7 +39,7 @@ fn configuration(policy: &str, pages: &[u32]) -> Configuration {
     }
 }
 
-/// The same with time, each tier a device that serves one page at a time.
+/// Return the same with time, each tier a device that serves one page at a time.
 fn timed(configuration: &Configuration) -> Configuration {
     let device = configuration.disk.clone();
     let devices = (0..=configuration.tiers.len())
@@ -48,7 +48,8 @@ fn timed(configuration: &Configuration) -> Configuration {
     Configuration { timing, ..configuration.clone() }
 }
 
-/// Requests of one to four pages of 512 bytes, half a second apart, and how many accesses they are.
+/// Return the requests of one to four pages of 512 bytes, half a second apart, and how many
+/// accesses they are.
 fn trace(requests: u64) -> CompiledTrace {
     let (mut lines, mut state) = (String::new(), 7_u64);
     let mut draw = |below: u64| {
@@ -78,7 +79,7 @@ fn over_time(
     run(trace, configuration, options, &Watch::default()).unwrap().over_time.unwrap().intervals
 }
 
-/// What one access does, and what the policy says of itself after it.
+/// Actions of one access, and the policy's report after it.
 struct Step {
     /// The tier of the hit.
     found: usize,
@@ -88,7 +89,7 @@ struct Step {
     metadata_bytes: u64,
 }
 
-/// The specification: one access after the other.
+/// Return the specification: one access after the other.
 fn steps(trace: &CompiledTrace, configuration: &Configuration) -> Vec<Step> {
     let mut policy = configuration.build(trace).unwrap();
     let caches = configuration.tiers.len();

@@ -30,7 +30,7 @@ fn misses_are_those_of_libcachesim() {
     assert!(policies.len() >= 11, "no policy is lost: {policies:?}");
 }
 
-/// The misses of a policy with these parameters, which commas part.
+/// Return the misses of a policy with these parameters, which commas part.
 fn run(trace: &CompiledTrace, policy: &str, parameters: &str, capacity_pages: u32) -> u64 {
     let setup = Setup {
         costs: vec![PageCost::default(); 2],

@@ -44,7 +44,7 @@ fn told(configurations: &[Configuration], watch: &Watch) -> (Told, Result<(), La
     (told.into_inner().unwrap(), result)
 }
 
-/// A summary without what differs from run to run.
+/// Return a summary without what differs from run to run.
 fn figures(summary: &Summary) -> serde_json::Value {
     let mut json = serde_json::to_value(summary).unwrap();
     for key in ["replay_seconds", "accesses_per_second"] {

@@ -34,7 +34,7 @@ fn configuration(policy: &str, size: &str) -> Option<Configuration> {
     configurations(&spec, std::slice::from_ref(policy), thermocline_core::Clients::ONE).ok()?.pop()
 }
 
-/// What a run found, but for its time.
+/// Return the results of a run, except its time.
 fn found(summary: &Summary) -> serde_json::Value {
     let mut found = serde_json::to_value(summary).unwrap();
     for key in ["replay_seconds", "accesses_per_second"] {

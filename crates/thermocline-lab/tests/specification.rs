@@ -21,7 +21,7 @@ fn of(spec: &HierarchySpec, policy: &str) -> Result<Vec<Configuration>, LabError
     configurations(spec, &[find_policy(policy).unwrap().clone()], Clients::ONE)
 }
 
-/// The path and the reason of an error.
+/// Return the path and the reason of an error.
 fn path<T>(found: Result<T, LabError>) -> (String, String) {
     let error = found.map(|_| ()).unwrap_err();
     let LabError::Spec { path, reason } = error else { panic!("no path: {error}") };

@@ -22,7 +22,7 @@ use crate::errors::configuration;
 
 /// The most intervals of figures over time.
 const INTERVALS_MAX: u64 = 100_000;
-/// How a value of a mapping becomes the setting of a tier.
+/// Conversion of a mapping's value to the setting of a tier.
 type ToSetting = fn(&str, &str, &Bound<'_, PyAny>) -> PyResult<Setting>;
 
 /// The arguments about the devices of tiers.
@@ -40,7 +40,7 @@ const SETTINGS: [(&str, ToSetting); 5] = [
 /// The tiers of a plan, in the order of their prices.
 const PLAN_TIERS: [&str; 3] = ["ram", "flash", "disk"];
 
-/// What sizes are, for messages.
+/// Expected form of sizes, for messages.
 const SIZE: &str = "write pages, \"64MiB\", \"5%\" or \"4x\"";
 /// The policies that a plan chooses from if none are named.
 const PLANNED: &str = "lru,arc,lru-exclusive,face-gsc,lc,tac,hat,arc-l2arc";
@@ -53,7 +53,7 @@ impl<'py> Arguments<'py> {
         Self(arguments)
     }
 
-    /// The hierarchy of `simulate` and `compare`.
+    /// Return the hierarchy of `simulate` and `compare`.
     pub(crate) fn hierarchy(&self) -> PyResult<HierarchySpec> {
         let mut spec = HierarchySpec {
             tiers: self.tiers()?,
@@ -72,7 +72,7 @@ impl<'py> Arguments<'py> {
         Ok(spec)
     }
 
-    /// How `simulate` and `compare` run.
+    /// Return the options with which `simulate` and `compare` run.
     pub(crate) fn run_options(&self) -> PyResult<RunOptions> {
         let warm_up = self.take("warm_up", "accesses, or their share as in \"20%\"", |value| {
             let accesses = value.extract::<u64>().map(|accesses| accesses.to_string());
@@ -86,7 +86,7 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// What `mrc` asks for.
+    /// Return the question of `mrc`.
     pub(crate) fn mrc(&self) -> PyResult<MrcSpec> {
         let HierarchySpec { write_miss, admit, .. } = self.shared()?;
         Ok(MrcSpec {
@@ -105,7 +105,7 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// What `buffer` asks for.
+    /// Return the question of `buffer`.
     pub(crate) fn buffer(&self) -> PyResult<BufferSpec> {
         let ssd = self.text("ssd")?.filter(|name| name != "none");
         Ok(BufferSpec {
@@ -122,7 +122,8 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// What a run over a corpus asks for. Without policies there are no caches, and no tiers.
+    /// Return the question of a run over a corpus. Without policies there are no caches, and no
+    /// tiers. Without policies there are no caches, and no tiers.
     pub(crate) fn corpus(&self) -> PyResult<Request> {
         let has_caches = self.get("policies")?.is_some();
         let options = self.run_options()?;
@@ -149,7 +150,7 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// The write buffers of a corpus, over a drive as large as holds the trace.
+    /// Return the write buffers of a corpus, over a drive as large as holds the trace.
     fn corpus_buffers(&self, is_checked: bool) -> PyResult<Option<BufferSpec>> {
         if self.get("buffers")?.is_none() {
             return Ok(None);
@@ -174,7 +175,7 @@ impl<'py> Arguments<'py> {
         }))
     }
 
-    /// The share of pages that caches of a corpus are simulated on.
+    /// Return the share of pages that caches of a corpus are simulated on.
     fn sample(&self) -> PyResult<Option<Rate>> {
         let Some(value) = self.get("sample")? else { return Ok(None) };
         let seed = self.whole("sample_seed", 0, u64::MAX)?.unwrap_or(1);
@@ -187,7 +188,7 @@ impl<'py> Arguments<'py> {
         Ok(Some(Rate::Fixed { rate: rate.ok_or_else(wrong)?, seed }))
     }
 
-    /// What `hot` asks for.
+    /// Return the question of `hot`.
     pub(crate) fn hot(&self) -> PyResult<HotSpec> {
         let count = self.text("count")?.map(|text| text.parse::<Counted>()).transpose();
         let count = count.map_err(|error| configuration(format!("count: {error}")))?;
@@ -200,7 +201,7 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// What `plan` asks for.
+    /// Return the question of `plan`.
     pub(crate) fn plan(&self, own: Vec<PolicyEntry>) -> PyResult<PlanOptions> {
         let objectives = [
             ("p99", Objective::P99),
@@ -233,7 +234,7 @@ impl<'py> Arguments<'py> {
         })
     }
 
-    /// Names of one kind: one, several, or `"all"`.
+    /// Return the names of one kind: one, several, or `"all"`.
     pub(crate) fn selection(&self, name: &str) -> PyResult<Selection> {
         let Some(value) = self.get(name)? else { return Ok(Selection::Named(vec![])) };
         if let Ok(one) = value.extract::<String>() {
@@ -255,7 +256,7 @@ impl<'py> Arguments<'py> {
         Ok(Selection::new(&names))
     }
 
-    /// A path.
+    /// Return a path.
     pub(crate) fn path(&self, name: &str) -> PyResult<Option<PathBuf>> {
         self.take(name, "a path", |value| value.extract().ok())
     }
@@ -282,7 +283,7 @@ impl<'py> Arguments<'py> {
             .collect()
     }
 
-    /// A hierarchy without tiers that has the options which all tiers share.
+    /// Return a hierarchy without tiers that has the options which all tiers share.
     fn shared(&self) -> PyResult<HierarchySpec> {
         let mut spec = HierarchySpec::default();
         for HierarchyOption { key, kind, .. } in HIERARCHY_OPTIONS {
@@ -388,7 +389,7 @@ impl<'py> Arguments<'py> {
         Ok(Some(placement))
     }
 
-    /// The prices of RAM, flash and disk.
+    /// Return the prices of RAM, flash and disk.
     fn plan_prices(&self) -> PyResult<[f64; 3]> {
         let mut prices = [None; 3];
         for (tier, value) in self.mapping("prices")? {
@@ -407,7 +408,7 @@ impl<'py> Arguments<'py> {
         Ok(all)
     }
 
-    /// The devices of RAM, flash and disk.
+    /// Return the devices of RAM, flash and disk.
     fn plan_devices(&self) -> PyResult<[Option<String>; 3]> {
         let mut devices = [const { None }; 3];
         for (tier, value) in self.mapping("devices")? {
@@ -418,7 +419,7 @@ impl<'py> Arguments<'py> {
         Ok(devices)
     }
 
-    /// A mapping from names; none if it is absent.
+    /// Return a mapping from names; none if it is absent.
     fn mapping(&self, name: &str) -> PyResult<Vec<(String, Bound<'py, PyAny>)>> {
         let Some(value) = self.get(name)? else { return Ok(vec![]) };
         let expected = "a mapping from names, a `dict`";
@@ -473,7 +474,7 @@ impl<'py> Arguments<'py> {
     }
 }
 
-/// The argument that a part of a specification comes from, as its caller wrote it.
+/// Return the argument that a part of a specification comes from, as its caller wrote it.
 pub(crate) fn argument(
     path: &SpecPath,
     tiers: &[TierSpec],
@@ -535,7 +536,7 @@ fn size(place: &str, value: &Bound<'_, PyAny>) -> PyResult<TierSize> {
     Ok(TierSize::Pages(pages.ok_or_else(|| configuration(message()))? as f64))
 }
 
-/// The value of a parameter.
+/// Return the value of a parameter.
 pub(crate) fn given_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Given> {
     if let Ok(text) = value.extract::<String>() {
         return Ok(Given::Text(text));
@@ -588,12 +589,12 @@ fn is_bool(value: &Bound<'_, PyAny>) -> bool {
     value.extract::<bool>().is_ok()
 }
 
-/// What is wrong with the value of an argument.
+/// Create the error of an argument's value.
 fn wrong(place: &str, value: &Bound<'_, PyAny>, expected: &str) -> PyErr {
     configuration(format!("{place}={}: expected {expected}", shown(value)))
 }
 
-/// A value as Python writes it.
+/// Return a value as Python writes it.
 fn shown(value: &Bound<'_, PyAny>) -> String {
     value.repr().map_or_else(|_| "a value".to_owned(), |text| text.to_string())
 }

@@ -107,7 +107,7 @@ impl Cache {
         Ok(hits.into_pyarray(py))
     }
 
-    /// The fastest tier that holds the newest version of a page.
+    /// Return the fastest tier that holds the newest version of a page.
     fn tier_of(&self, py: Python<'_>, page: u32) -> u8 {
         self.state(py).tier_of(PageId(page)).0
     }
@@ -116,13 +116,14 @@ impl Cache {
         self.state(py).is_dirty(PageId(page))
     }
 
-    /// The pages of which a tier, or any, holds a copy, in order.
+    /// Return the pages of which a tier, or any, holds a copy, in order.
     fn resident_pages<'py>(&self, py: Python<'py>, tier: Option<u8>) -> Bound<'py, PyArray1<u32>> {
         let pages = self.state(py).resident_pages(tier.map(Tier));
         pages.into_iter().map(|page| page.0).collect::<Vec<u32>>().into_pyarray(py)
     }
 
-    /// Of each tier, the disk last: hits of reads and of writes, pages read and written.
+    /// Return the counts of each tier, the disk last: hits of reads and of writes, pages read and
+    /// written.
     fn counts(&self, py: Python<'_>) -> Vec<[u64; 4]> {
         let cache = self.state(py);
         let counts = cache.counts();
@@ -139,7 +140,7 @@ impl Cache {
             .collect()
     }
 
-    /// What the policy adapts: name, tier, value.
+    /// Return the values that the policy adapts: name, tier, value.
     fn gauges(&self, py: Python<'_>) -> Vec<(&'static str, u8, f64)> {
         let mut gauges = vec![];
         let cache = self.state(py);
@@ -167,7 +168,7 @@ impl Cache {
         self.state(py).policy().memory_bytes()
     }
 
-    /// The accesses since it was empty; none if it does not keep them.
+    /// Return the accesses since it was empty; `None` if it does not keep them.
     fn history<'py>(&self, py: Python<'py>) -> Option<Packed<'py>> {
         let cache = self.state(py);
         let history = cache.history()?;
@@ -185,8 +186,8 @@ impl Cache {
 }
 
 impl Cache {
-    /// The cache. Whoever has to wait for it lets go of the interpreter, which the thread that has it
-    /// needs to finish.
+    /// Return the cache. Whoever has to wait for it lets go of the interpreter, which the thread
+    /// that has it needs to finish.
     fn state(&self, py: Python<'_>) -> MutexGuard<'_, LiveCache> {
         self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ use thermocline_lab::report::{
 
 use crate::errors::{configuration, python};
 
-/// What Python asks for.
+/// Chart that Python asks for.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Described {
@@ -96,7 +96,7 @@ impl Sizes {
     }
 }
 
-/// A number on an axis: whole ones in groups of three digits.
+/// Return a number on an axis: whole ones in groups of three digits.
 fn label(at: f64) -> String {
     if at.fract() == 0.0 && (0.0..1e15).contains(&at) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked")]

@@ -35,8 +35,8 @@ pub(crate) struct RunningCorpus(Mutex<Option<Running>>);
 
 #[pymethods]
 impl Corpus {
-    /// The text of the manifest at `path`, and what is to be run, as [`Self::request`] made it. Files
-    /// of devices that the request names are relative to `folder`.
+    /// Return the text of the manifest at `path`, and what is to be run, as [`Self::request`] made
+    /// it. Files of devices that the request names are relative to `folder`.
     #[new]
     fn new(
         text: &str,
@@ -61,30 +61,30 @@ impl Corpus {
         Ok(Self { plan, home })
     }
 
-    /// What arguments of Python ask for, as JSON.
+    /// Return the request that arguments of Python make, as JSON.
     #[staticmethod]
     fn request(arguments: Bound<'_, PyDict>) -> PyResult<String> {
         json(&Arguments::new(arguments).corpus()?)
     }
 
-    /// How many points there are in all.
+    /// Return the number of points.
     fn points(&self) -> usize {
         self.plan.trace_count() * self.plan.points_per_trace()
     }
 
-    /// Whether all points of a trace share samples of it.
+    /// Return `true` if all points of a trace share samples of it.
     #[getter]
     fn is_sampled(&self) -> bool {
         self.plan.is_sampled()
     }
 
-    /// A point of a trace in words.
+    /// Return a point of a trace in words.
     fn describe(&self, trace: usize, point: usize) -> String {
         self.plan.describe(trace, point)
     }
 
-    /// A trace from the folder `compiled`, or from the compiled ones of this machine, in a folder that
-    /// holds at most so many bytes; and whether it was compiled now.
+    /// Return a trace from the folder `compiled`, or from the compiled ones of this machine, in a
+    /// folder that holds at most `bytes_max` bytes; and `true` if it was compiled now.
     fn open_shared(
         &self,
         py: Python<'_>,
@@ -154,7 +154,7 @@ impl Corpus {
 
 #[pymethods]
 impl RunningCorpus {
-    /// The points that must be run, by trace, the most expensive traces first.
+    /// Return the points that must be run, by trace, the most expensive traces first.
     fn units(&self) -> PyResult<Vec<(usize, Vec<usize>)>> {
         self.with(|running| {
             let units = running.units().iter();
@@ -162,7 +162,7 @@ impl RunningCorpus {
         })
     }
 
-    /// How many points were finished before.
+    /// Return the number of points that were finished before.
     fn reused_points(&self) -> PyResult<usize> {
         self.with(|running| Ok(running.reused_points()))
     }

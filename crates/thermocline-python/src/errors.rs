@@ -1,4 +1,5 @@
-//! From our errors to Python's: one class per family, with the whole chain of reasons as text.
+//! Conversion of our errors to Python's: one class per family, with the whole chain of reasons as
+//! text.
 
 use std::error::Error;
 
@@ -21,12 +22,12 @@ mod classes {
     import_exception!(thermocline.errors, TraceError);
 }
 
-/// A mistake in the arguments.
+/// Return a mistake in the arguments.
 pub(crate) fn configuration(message: String) -> PyErr {
     classes::ConfigurationError::new_err(message)
 }
 
-/// The Python exception of an error.
+/// Return the Python exception of an error.
 pub(crate) fn python(error: impl Into<anyhow::Error>) -> PyErr {
     let error = error.into();
     let spell = |argument: &str| format!("`{argument}`");
@@ -44,7 +45,7 @@ pub(crate) fn python(error: impl Into<anyhow::Error>) -> PyErr {
     })
 }
 
-/// The exception of an error's family, if it is one of ours that has one.
+/// Return the exception of an error's family, if it is one of ours that has one.
 #[expect(clippy::wildcard_enum_match_arm, reason = "most are mistakes in a configuration")]
 fn family(error: &(dyn Error + 'static), text: &str) -> Option<PyErr> {
     let text = text.to_owned();

@@ -25,7 +25,7 @@ pub(crate) enum CustomAlgorithm {
     Own(Py<PyAny>),
 }
 
-/// What a function that makes algorithms returns.
+/// Result of a function that makes algorithms.
 #[derive(FromPyObject)]
 enum Made {
     Functions(Functions),
@@ -60,7 +60,7 @@ struct CompiledHooks {
 struct NoHooks;
 
 impl CustomAlgorithm {
-    /// The algorithm, empty. If it raises, the run stops.
+    /// Return the algorithm, empty. If it raises, the run stops.
     pub(crate) fn build(&self, space: Space<'_>, home: &Arc<Home>) -> Box<dyn Replacement + Send> {
         let home = Arc::clone(home);
         let made = match self {

@@ -28,7 +28,7 @@ struct Addresses {
     miss: usize,
     evict: usize,
     remove: usize,
-    /// Where the state is, and how many elements it has.
+    /// Address of the state, and its number of elements.
     state: usize,
     length: i64,
     /// Keeps the functions and the state.

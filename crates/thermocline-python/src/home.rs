@@ -1,4 +1,4 @@
-//! Where the Python policies of one call live: the threads that run them, and what they raised first.
+//! Homes of the Python policies of one call: the threads that run them, and their first exception.
 
 use std::ffi::c_long;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use thermocline_core::registry::PolicyEntry;
 use thermocline_lab::Watch;
 
-/// What the Python policies of one call share.
+/// State that the Python policies of one call share.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     /// Stops the work of the call.

@@ -1,4 +1,4 @@
-//! What the lab finds, as JSON.
+//! Results of the lab, as JSON.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ use crate::recording::Recording;
 use crate::trace::Trace;
 use crate::work::{Work, watched};
 
-/// What a function of the package asks for, its arguments understood.
+/// Parsed arguments of a function of the package.
 enum Study {
     Simulate(Runs),
     Compare(Runs),
@@ -44,8 +44,8 @@ struct Runs {
     options: RunOptions,
 }
 
-/// What a function finds on a trace, as JSON. `function` is its name, and `arguments` are those that
-/// it was given.
+/// Run a function on a trace, and return its results as JSON. `function` is its name, and
+/// `arguments` are those of the call.
 #[pyfunction]
 pub(crate) fn find(
     py: Python<'_>,
@@ -66,7 +66,8 @@ pub(crate) fn find(
     }
 }
 
-/// What `simulate` finds on a trace, as JSON, with arrays of what is to be recorded of each access.
+/// Run `simulate` on a trace, and return its results as JSON, with arrays of the requested records
+/// of each access.
 #[pyfunction]
 pub(crate) fn record<'py>(
     py: Python<'py>,
@@ -119,7 +120,7 @@ pub(crate) fn styles(names: Vec<String>) -> Vec<(&'static str, &'static str, &'s
     styles.map(|style| (style.colour, style.marker, style.dashes)).collect()
 }
 
-/// Bytes as text says them: `16GiB`, or a number.
+/// Return the bytes as text says them: `16GiB`, or a number.
 #[pyfunction]
 pub(crate) fn bytes_of(text: &str) -> PyResult<u64> {
     let bytes = text.parse::<u64>().ok();
@@ -128,7 +129,7 @@ pub(crate) fn bytes_of(text: &str) -> PyResult<u64> {
     bytes.ok_or_else(|| configuration(message()))
 }
 
-/// A value as JSON.
+/// Return a value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(python)
 }
@@ -161,7 +162,7 @@ impl Study {
         })
     }
 
-    /// The tiers and parameters that the arguments name.
+    /// Return the tiers and parameters that the arguments name.
     fn named(&self) -> (&[TierSpec], &[ParameterSpec]) {
         match self {
             Self::Simulate(runs) | Self::Compare(runs) => {
@@ -174,7 +175,7 @@ impl Study {
         }
     }
 
-    /// The exception of an error, which names the argument that is wrong.
+    /// Return the exception of an error, which names the argument that is wrong.
     fn raised(&self, error: Raised) -> PyErr {
         match error {
             Raised::Lab(LabError::Spec { path, reason }) => {
@@ -190,7 +191,7 @@ impl Study {
         }
     }
 
-    /// Does the same for a run, and records what happens to each access.
+    /// Make a run, and record the results of each access.
     fn record(
         &self,
         work: &Work,
@@ -300,7 +301,7 @@ impl Runs {
     }
 }
 
-/// Why nothing was found.
+/// Reason why there are no results.
 enum Raised {
     Lab(LabError),
     /// Several configurations where one is simulated.

@@ -19,15 +19,15 @@ use crate::home::Home;
 #[derive(FromPyObject)]
 pub(crate) struct CustomPolicy {
     name: String,
-    /// What its results depend on, hashed.
+    /// Hash of everything that its results depend on.
     identity: String,
-    /// How many cache tiers it is to run on.
+    /// Number of cache tiers that it is to run on.
     tiers: usize,
     /// Called with capacities, pages and whether a write miss fetches; none for algorithms.
     factory: Option<Py<PyAny>>,
     /// The algorithm of RAM, or those of RAM and flash.
     algorithms: Vec<CustomAlgorithm>,
-    /// Whether no access calls the interpreter.
+    /// `true` if no access calls the interpreter.
     is_compiled: bool,
 }
 
@@ -49,7 +49,7 @@ struct Kinds {
 }
 
 impl CustomPolicy {
-    /// The policy, for those that choose by name.
+    /// Return the policy, for those that choose by name.
     pub(crate) fn entry(self, home: &Arc<Home>) -> PolicyEntry {
         let Self { name, identity, tiers, factory, algorithms, is_compiled } = self;
         let entry = match factory {
@@ -61,7 +61,7 @@ impl CustomPolicy {
     }
 }
 
-/// The policy of an object with a method `access`.
+/// Return the policy of an object with a method `access`.
 fn plain(name: String, tiers: usize, factory: Py<PyAny>, home: Arc<Home>) -> PolicyEntry {
     let depth = if tiers == 1 { Depth::Ram } else { Depth::Tiers };
     PolicyEntry::new(name, Capabilities::untested(depth), move |setup, _values| {
@@ -69,7 +69,7 @@ fn plain(name: String, tiers: usize, factory: Py<PyAny>, home: Arc<Home>) -> Pol
     })
 }
 
-/// A policy of RAM that an algorithm makes, or of RAM and flash that two algorithms make.
+/// Return a policy of RAM that an algorithm makes, or of RAM and flash that two algorithms make.
 fn of_algorithms(name: String, algorithms: Vec<CustomAlgorithm>, home: Arc<Home>) -> PolicyEntry {
     if algorithms.len() == 1 {
         let capabilities = Capabilities::untested(Depth::Ram);
@@ -93,7 +93,8 @@ impl fmt::Debug for PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// What the factory returns. If it raises, that stops the run.
+    /// Call the factory, and take its policy. If it raises, that stops the run. If it raises, that
+    /// stops the run.
     fn new(factory: &Py<PyAny>, setup: &Setup, home: &Arc<Home>) -> Self {
         let fetches = setup.write_miss == WriteMiss::Fetch;
         let made = Python::attach(|py| -> PyResult<(Py<PyAny>, Kinds)> {
@@ -178,7 +179,7 @@ impl Kinds {
     }
 }
 
-/// What is wrong with an answer that cannot be gone through; an error of its own stays as it is.
+/// Create the error of an answer that cannot be iterated; an error of its own is kept.
 fn no_actions(answer: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if answer.hasattr("__iter__").unwrap_or(true) { error } else { no_action(&answer.get_type()) }
 }
@@ -190,7 +191,7 @@ fn no_action(kind: &Bound<'_, PyType>) -> PyErr {
     ))
 }
 
-/// What is wrong with an action whose parts are no pages and tiers.
+/// Create the error of an action whose parts are not pages and tiers.
 fn not_a_place(action: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let what = action.repr().map_or_else(|_| "an action".to_owned(), |text| text.to_string());
     PyTypeError::new_err(format!(

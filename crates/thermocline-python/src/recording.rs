@@ -1,4 +1,4 @@
-//! What happened to each access of a run, as columns.
+//! Records of each access of a run, as columns.
 
 use numpy::IntoPyArray as _;
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ const NONE: u8 = u8::MAX;
 /// Columns that grow with a run; those that nobody asked for are none.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
-    /// Of each access, the tier that had the page.
+    /// Tier that had the page, for each access.
     found: Option<Vec<u8>>,
     actions: Option<ActionColumns>,
     evictions: Option<EvictionColumns>,
@@ -61,7 +61,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The columns as arrays, by names like `actions.page`.
+    /// Return the columns as arrays, by names like `actions.page`.
     pub(crate) fn into_arrays(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let arrays = PyDict::new(py);
         if let Some(found) = self.found {

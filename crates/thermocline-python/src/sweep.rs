@@ -54,14 +54,14 @@ impl Sweep {
         Ok(Self { sweep: sweep.map_err(python)?, home })
     }
 
-    /// The TOML of a sweep that is given as JSON.
+    /// Return the TOML of a sweep that is given as JSON.
     #[staticmethod]
     fn to_toml(json: &str) -> PyResult<String> {
         let value: serde_json::Value = serde_json::from_str(json).map_err(python)?;
         toml::to_string(&value).map_err(python)
     }
 
-    /// The same with the files of its traces elsewhere.
+    /// Return the same with the files of its traces elsewhere.
     fn with_paths(&self, paths: Vec<PathBuf>) -> Self {
         let mut sweep = self.sweep.clone();
         for (source, path) in sweep.traces.iter_mut().zip(paths) {
@@ -70,12 +70,12 @@ impl Sweep {
         Self { sweep, home: Arc::clone(&self.home) }
     }
 
-    /// The name and the path of each trace.
+    /// Return the name and the path of each trace.
     fn traces(&self) -> Vec<(String, PathBuf)> {
         self.sweep.traces.iter().map(|source| (source.name.clone(), source.path.clone())).collect()
     }
 
-    /// The trace of each point, by number, and what the point is in words.
+    /// Return the trace of each point, by number, and what the point is in words.
     fn points(&self) -> Vec<(usize, String)> {
         let points = self.sweep.points.iter();
         points.map(|one| (one.trace, one.describe(&self.sweep.traces[one.trace]))).collect()
@@ -85,8 +85,9 @@ impl Sweep {
         py.detach(|| self.sweep.traces[trace].sha256()).map_err(python)
     }
 
-    /// A trace from the compiled ones of this machine, in a folder that holds at most so many bytes,
-    /// and whether it was compiled now. `fetch` is then called before that, and gives its path.
+    /// Return a trace from the compiled ones of this machine, in a folder that holds at most
+    /// `bytes_max` bytes, and `true` if it was compiled now. In that case `fetch` is called first,
+    /// and returns its path. `fetch` is then called before that, and gives its path.
     fn open_shared(
         &self,
         py: Python<'_>,
@@ -147,7 +148,7 @@ impl Sweep {
         json(&outcome.map_err(python)?.report(&output))
     }
 
-    /// Whether there can be results.
+    /// Check that results can be written.
     #[staticmethod]
     fn check_output(output: PathBuf) -> PyResult<()> {
         sweep::check_output(&output).map_err(python)
@@ -162,7 +163,7 @@ impl Sweep {
 
 #[pymethods]
 impl Running {
-    /// The points that must be run, and the names that each row has.
+    /// Return the points that must be run, and the names that each row has.
     fn missing(&self, sweep: &Sweep) -> PyResult<Vec<(usize, String, String)>> {
         self.with(|running| {
             let names = |&point: &usize| {
@@ -209,7 +210,7 @@ fn finished() -> PyErr {
     PyRuntimeError::new_err("the sweep is finished")
 }
 
-/// A trace from a folder of compiled ones, and whether it was compiled now.
+/// Return a trace from a folder of compiled ones, and whether it was compiled now.
 pub(crate) fn open_shared(
     py: Python<'_>,
     source: &TraceSource,

@@ -23,7 +23,7 @@ use crate::work::{Work, watched};
 /// The top bit of a packed access: it writes.
 const WRITE_BIT: u32 = 1 << 31;
 
-/// How the names of files end that are mapped.
+/// Suffix of files that are mapped.
 const MAPPED: &str = "tct";
 
 /// A compiled trace.
@@ -157,7 +157,7 @@ fn row_column((kind, values, offsets, missing): &TableColumn<'_>) -> PyResult<Ro
     Ok(RowColumn::new(values, missing))
 }
 
-/// What columns mean, as JSON or TOML of a [`ColumnsSpec`].
+/// Return the meaning of columns, from JSON or TOML of a [`ColumnsSpec`].
 fn mapping(text: &str) -> PyResult<Mapping> {
     let spec: ColumnsSpec = if text.starts_with('{') {
         serde_json::from_str(text).map_err(python)?
@@ -167,7 +167,7 @@ fn mapping(text: &str) -> PyResult<Mapping> {
     spec.mapping().map_err(python)
 }
 
-/// What the pages of objects are.
+/// Return the rule by which objects get pages.
 fn objects_of(is_one_page: bool) -> Objects {
     if is_one_page { Objects::One } else { Objects::Pages }
 }
@@ -244,7 +244,7 @@ impl Trace {
         Ok(Self(Arc::new(opened.map_err(python)?)))
     }
 
-    /// The trace that comes with the project.
+    /// Return the trace that comes with the project.
     #[staticmethod]
     fn bundled(py: Python<'_>) -> PyResult<Self> {
         let work = Work::default();
@@ -252,7 +252,7 @@ impl Trace {
         Ok(Self(Arc::new(compiled.map_err(python)?)))
     }
 
-    /// The trace of an iterator of batches.
+    /// Return the trace of an iterator of batches.
     #[staticmethod]
     fn from_batches(
         py: Python<'_>,
@@ -271,7 +271,7 @@ impl Trace {
         }
     }
 
-    /// The numbers of those columns of a table, called `names`, that are looked at.
+    /// Return the numbers of those columns of a table, called `names`, that are looked at.
     #[staticmethod]
     fn columns_used(names: Vec<String>, columns: &str) -> PyResult<Vec<usize>> {
         mapping(columns)?.columns_used(&names).map_err(|reason| {
@@ -280,8 +280,9 @@ impl Trace {
         })
     }
 
-    /// The trace of a table with columns called `names`, of which `columns` says what they mean: an
-    /// iterator of batches, each a list of the columns that are looked at. Returns as JSON what was seen besides requests.
+    /// Return the trace of a table with columns called `names`, of which `columns` says what they
+    /// mean: an iterator of batches, each a list of the columns that are looked at. Returns as JSON
+    /// what was seen besides requests.
     #[staticmethod]
     fn from_rows(
         py: Python<'_>,
@@ -307,7 +308,7 @@ impl Trace {
         Ok((Self(Arc::new(compiled)), json(source.counts())?))
     }
 
-    /// The accesses from one to another, as a trace of their own.
+    /// Return the accesses from one to another, as a trace of their own.
     fn slice(&self, py: Python<'_>, start: u64, end: u64) -> PyResult<Self> {
         let sliced = py.detach(|| {
             let take = end.saturating_sub(start);
@@ -317,8 +318,8 @@ impl Trace {
         Ok(Self(Arc::new(sliced.map_err(python)?)))
     }
 
-    /// Of each access, how many other pages were accessed since the last one of its page; -1 for the
-    /// first.
+    /// Return for each access the number of other pages that were accessed since the last one of
+    /// its page; -1 for the first.
     fn reuse_distances<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
         let distances = py.detach(|| {
             let mut pages = ReuseDistance::new(self.0.footprint_pages());
@@ -367,7 +368,7 @@ impl Trace {
         Self::compile(py, source, page_size.parse().map_err(python)?)
     }
 
-    /// The traces of several clients, as one.
+    /// Return the traces of several clients, as one.
     #[staticmethod]
     fn merge(py: Python<'_>, traces: Vec<PyRef<'_, Self>>, private: bool) -> PyResult<Self> {
         let traces: Vec<Arc<CompiledTrace>> = traces.iter().map(|one| Arc::clone(&one.0)).collect();
@@ -380,7 +381,7 @@ impl Trace {
         Ok(Self(Arc::new(merged.map_err(python)?)))
     }
 
-    /// The same, its requests dealt out to so many clients.
+    /// Return the same trace, its requests dealt out to `clients` clients.
     fn split(&self, py: Python<'_>, clients: usize, by_volume: bool) -> PyResult<Self> {
         let Some(clients) = Clients::new(clients) else {
             return Err(python(TraceError::Clients {
@@ -467,7 +468,7 @@ impl Trace {
         Ok(Self(Arc::new(compiled.map_err(python)?)))
     }
 
-    /// A figure of each access's request: by the request's number, from 0, and its time.
+    /// Return a figure of each access's request: by the request's number, from 0, and its time.
     fn of_requests<'py>(
         &self,
         py: Python<'py>,

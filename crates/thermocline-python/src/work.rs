@@ -30,7 +30,7 @@ impl Work {
         Self { home: Arc::clone(home), ..Self::default() }
     }
 
-    /// Accesses that were replayed, and the way to stop.
+    /// Return the accesses that were replayed, and the way to stop.
     pub(crate) fn watch(&self) -> &Watch {
         &self.home.watch
     }
@@ -47,17 +47,17 @@ impl Work {
         self.done.fetch_add(steps, Ordering::Relaxed);
     }
 
-    /// How many steps are done, of how many; 0 of 0 before it is known.
+    /// Return the number of steps that are done, and of all; 0 of 0 before it is known.
     fn steps(&self) -> [usize; 2] {
         [&self.done, &self.total].map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-/// Does some work in a thread of its own; `progress` is called with the steps that are done, the steps
-/// in all, and the accesses that were replayed.
+/// Do some work in a thread of its own; `progress` is called with the steps that are done, the
+/// steps in all, and the accesses that were replayed.
 ///
 /// # Errors
-/// What a signal or `progress` raises, after the work has stopped.
+/// If a signal or `progress` raises an exception; the work has stopped then.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     work: &Work,

@@ -108,7 +108,7 @@ pub(super) fn commands(
     Ok(commands)
 }
 
-/// The settings of devices that `make-bcache` has just made.
+/// Return the settings of devices that `make-bcache` has just made.
 fn as_made(wanted: &Bcache) -> Bcache {
     let is_writeback = wanted.mode == BcacheMode::Writeback;
     Bcache {
@@ -125,7 +125,7 @@ fn as_made(wanted: &Bcache) -> Bcache {
 /// A comment, a value, and the file that it is written to.
 type Write = (&'static str, String, String);
 
-/// The settings of a backing device that differ.
+/// Return the settings of a backing device that differ.
 fn device_writes(folder: &str, now: &Bcache, wanted: &Bcache) -> Vec<Write> {
     let value = |differs: bool, comment, value: String, file: &str| {
         differs.then(|| (comment, value, format!("{folder}/{file}")))
@@ -159,7 +159,7 @@ fn device_writes(folder: &str, now: &Bcache, wanted: &Bcache) -> Vec<Write> {
     writes.into_iter().flatten().collect()
 }
 
-/// The settings of a cache set that differ.
+/// Return the settings of a cache set that differ.
 fn set_writes(folder: &str, now: &Bcache, wanted: &Bcache) -> Vec<Write> {
     let mut writes = vec![];
     if now.replacement != wanted.replacement {
@@ -209,7 +209,7 @@ pub(super) fn remove(commands: &mut Commands, device: &str, set: &str) {
     commands.line("Waits until that is done.", format!("while [ -e {set} ]; do sleep 1; done"));
 }
 
-/// The arguments that both ways of making a set have.
+/// Return the arguments that both ways of making a set have.
 fn make_arguments(settings: &Bcache) -> Vec<String> {
     vec![
         "make-bcache".into(),

@@ -15,7 +15,7 @@ const CHECKED_AGAINST: &str = concat!("Thermocline ", env!("CARGO_PKG_VERSION"))
 words! {
     /// The write mode of the engine.
     pub enum WriteMode {
-        /// As the policy decides.
+        /// The policy decides.
         Back = "back",
         /// The backing store has them before they are answered.
         Through = "through",
@@ -133,12 +133,12 @@ impl Parameter {
     }
 }
 
-/// A number that TOML does not take for a whole one.
+/// Return a number that TOML does not take for a whole one.
 fn real(value: f64) -> String {
     format!("{value:?}")
 }
 
-/// A string of TOML, on one line.
+/// Return a string of TOML, on one line.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

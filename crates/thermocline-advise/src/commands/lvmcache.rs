@@ -276,7 +276,7 @@ fn is_changeable(now: &DmWritecache, wanted: &DmWritecache) -> bool {
         && (now.writeback_jobs.is_none() || wanted.writeback_jobs.is_some())
 }
 
-/// The settings that differ from those in effect, or from the kernel's defaults.
+/// Return the settings that differ from those in effect, or from the kernel's defaults.
 fn writecache_settings(now: Option<&DmWritecache>, wanted: &DmWritecache) -> Vec<String> {
     let mut changed = vec![];
     let mut set = |name: &str, now: Option<u64>, wanted: Option<u64>| {

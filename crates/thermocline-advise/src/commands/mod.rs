@@ -1,8 +1,9 @@
-//! From a recommendation to the commands that carry it out.
+//! Commands that carry out a recommendation.
 //!
-//! [`commands`] compares what is recommended with what is installed. Settings that can change in place
-//! do. For the others (lvm's chunk size, bcache's bucket size, Open CAS's line size, any size) the
-//! commands flush the cache, remove it and make it again, with a warning that it starts empty.
+//! [`commands`] compares the recommended cache with the installed one. It changes settings in place
+//! where that is possible. For the others (lvm's chunk size, bcache's bucket size, Open CAS's line
+//! size, any size) the commands flush the cache, remove it and make it again, with a warning that
+//! it starts empty.
 
 mod bcache;
 mod cache_toml;

@@ -158,7 +158,7 @@ fn want_toml() -> Recommended {
     })
 }
 
-/// The shell lines, and what they change.
+/// Return the shell lines, and what they change.
 fn lines(wanted: &Recommended, now: Option<&InstalledCache>) -> (Change, Vec<String>) {
     let commands = commands(wanted, now).unwrap();
     (commands.change, commands.lines().map(str::to_owned).collect())
@@ -429,7 +429,7 @@ fn a_lazy_mode_comes_with_a_warning() {
     assert!(!warns(&want_zfs(zfs(1, None)), None));
 }
 
-/// Each kind as it is recommended, and as it is installed with other settings.
+/// Return each kind as it is recommended, and as it is installed with other settings.
 fn all_kinds() -> Vec<(Recommended, Option<InstalledCache>)> {
     let settings = dm_cache(DmCacheMode::Writethrough, 64, 2048);
     let cached = InstalledKind::DmCache { volume: Some(volume()), settings };

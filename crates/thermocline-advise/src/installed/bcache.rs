@@ -245,7 +245,7 @@ impl Files {
         })
     }
 
-    /// The word in brackets among all that may be written to the file.
+    /// Return the word in brackets among all that may be written to the file.
     fn choice<T>(
         &self,
         file: &str,

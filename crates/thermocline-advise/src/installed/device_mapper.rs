@@ -89,7 +89,7 @@ impl<'a, 'b> Words<'a, 'b> {
         Ok((self.place.number(&part, used)?, self.place.number(&part, total)?))
     }
 
-    /// A number, and then as many words.
+    /// Parse a number, and then that many words.
     fn counted(&mut self, what: &str) -> Result<&'a [&'a str], InstalledError> {
         let count =
             usize::try_from(self.number(&format!("number of {what}"))?).unwrap_or(usize::MAX);
@@ -102,7 +102,7 @@ impl<'a, 'b> Words<'a, 'b> {
         Ok(taken)
     }
 
-    /// A number, and then as many words, which are names and values in turn.
+    /// Parse a number, and then that many words, which are names and values in turn.
     fn pairs(&mut self, what: &str) -> Result<&'a [[&'a str; 2]], InstalledError> {
         match self.counted(what)?.as_chunks() {
             (pairs, []) => Ok(pairs),

@@ -133,7 +133,7 @@ impl Reported {
         format!("{}/{}", self.volume.group, self.volume.name)
     }
 
-    /// Its name in the device mapper, in which a hyphen of a name is doubled.
+    /// Return its name in the device mapper, in which a hyphen of a name is doubled.
     fn device(&self) -> String {
         let doubled = |name: &str| name.replace('-', "--");
         format!("{}-{}", doubled(&self.volume.group), doubled(&self.volume.name))

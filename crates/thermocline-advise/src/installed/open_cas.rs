@@ -272,7 +272,7 @@ impl Parameters {
         self.take(names).map(|text| PARAMETERS.number(part, &text)).transpose()
     }
 
-    /// The parameters that were not taken.
+    /// Return the parameters that were not taken.
     fn left(self) -> impl Iterator<Item = Setting> {
         self.0.into_iter().map(|(name, value)| Setting { name, value })
     }
@@ -370,7 +370,7 @@ impl Row {
         Ok(counters)
     }
 
-    /// The columns before the counters that have a setting nobody knows.
+    /// Return the columns before the counters that have a setting nobody knows.
     fn other_settings(&self) -> Vec<Setting> {
         /// Columns about the cache itself that are read, or that are no settings.
         const KNOWN: [&str; 17] = [

@@ -71,7 +71,7 @@ words! {
         Writeback = "writeback",
         /// A write goes to the slow device only.
         Writearound = "writearound",
-        /// Nothing is cached.
+        /// No access is cached.
         None = "none",
     }
 }
@@ -120,11 +120,11 @@ words! {
         WriteBack = "wb",
         /// A write of what is not cached goes to the slow device only.
         WriteAround = "wa",
-        /// As write-back, and reads cache nothing.
+        /// As write-back, but reads cache nothing.
         WriteOnly = "wo",
         /// A write drops what is cached.
         WriteInvalidate = "wi",
-        /// Everything goes to the slow device.
+        /// Every access goes to the slow device.
         PassThrough = "pt",
     }
 }
@@ -139,7 +139,7 @@ impl OpenCasMode {
 words! {
     /// The condition under which sequential streams bypass Open CAS.
     pub enum SequentialPolicy {
-        /// They do while the cache is nearly full.
+        /// Bypass the cache while it is nearly full.
         Full = "full",
         /// Always.
         Always = "always",

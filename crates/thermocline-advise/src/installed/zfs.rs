@@ -220,7 +220,7 @@ fn pools(text: &str) -> Result<Vec<Pool>, InstalledError> {
     Ok(pools)
 }
 
-/// The columns of a line: separated by tabs for programs, because names may have blanks.
+/// Return the columns of a line: separated by tabs for programs, because names may have blanks.
 fn columns(line: &str) -> Vec<&str> {
     let inner = line.trim();
     if inner.contains('\t') {

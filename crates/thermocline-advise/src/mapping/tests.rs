@@ -109,7 +109,7 @@ fn all() -> Vec<InstalledCache> {
     ]
 }
 
-/// The parameters, as `name=value`.
+/// Return the parameters, as `name=value`.
 fn parameters(cache: &InstalledCache) -> String {
     let modelled = model(cache, PAGE).unwrap();
     let pairs: Vec<_> =

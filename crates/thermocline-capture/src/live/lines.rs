@@ -1,4 +1,4 @@
-//! What bpftrace prints of a block device or of processes, line by line.
+//! Output of bpftrace for a block device or for processes, line by line.
 //!
 //! * `# thermocline 1`: the first line.
 //! * `B NS RWBS SECTOR SECTORS`: a request to the block device, when it was queued. RWBS is the kernel's
@@ -24,7 +24,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The names of the volumes so far.
+    /// Return the names of the volumes so far.
     pub(super) fn volume_names(&self) -> &[String] {
         &self.names
     }

@@ -12,7 +12,7 @@ use self::records::Records;
 /// in the kernel, the major number times 2^20 and the minor one.
 pub const BLOCK_SCRIPT: &str = include_str!("../block.bt");
 
-/// What was heard.
+/// Item of a recording's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The recorder has begun.
@@ -29,7 +29,7 @@ pub enum Heard {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {text}")]
 pub struct NotARequest {
-    /// Why it is none.
+    /// Reason why it is not a request.
     pub reason: Reason,
     /// Its beginning.
     pub text: String,
@@ -61,7 +61,7 @@ impl Listener {
         Self { stream: Stream::Records(Records::default()), begun: vec![] }
     }
 
-    /// The names of the volumes so far.
+    /// Return the names of the volumes so far.
     pub fn volume_names(&self) -> &[String] {
         match &self.stream {
             Stream::Lines(lines) => lines.volume_names(),

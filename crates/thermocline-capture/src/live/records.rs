@@ -1,4 +1,4 @@
-//! What blktrace writes of one block device to its standard output, record by record.
+//! Output of blktrace for one block device, record by record.
 //!
 //! blktrace empties the buffers of the processors in turn, several times a second, so records stand a
 //! little behind later ones of another processor. Requests wait until none that is earlier can come.
@@ -135,7 +135,7 @@ mod tests {
         bytes
     }
 
-    /// What is heard of bytes in pieces of a length.
+    /// Parse bytes in pieces of a length.
     fn heard(bytes: &[u8], piece: usize) -> Result<Vec<Heard>, NotARequest> {
         let mut listener = Listener::blktrace();
         let mut all = vec![];
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(cut.last(), Some(&Heard::Lost(1)));
     }
 
-    /// What blktrace 2.0.0 wrote on Linux 6.1 while 50 pages of a RAM disk were written and 20 reads of
-    /// 8 KiB came from its sector 48 on.
+    /// Parses the output of blktrace 2.0.0 on Linux 6.1 while 50 pages of a RAM disk were written
+    /// and 20 reads of 8 KiB came from its sector 48 on.
     #[test]
     fn a_kernels_stream_is_heard() {
         let all = heard(include_bytes!("ram.blktrace"), 100).expect("it is whole");

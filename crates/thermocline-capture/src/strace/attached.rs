@@ -1,5 +1,5 @@
-//! What processes were when strace was attached to them: no call tells it, so whoever attaches adds
-//! a line for each, anywhere in the recording.
+//! State of processes at the time when strace was attached to them. No call reports it, so the
+//! program that attaches adds a line for each, anywhere in the recording.
 //!
 //! `# task ID "PROGRAM" "FOLDER"`, escaped as strace escapes paths. The folder may be missing.
 
@@ -21,7 +21,7 @@ pub struct AttachedTask {
     pub folder: Option<Vec<u8>>,
 }
 
-/// What these lines begin with.
+/// First bytes of these lines.
 const START: &[u8] = b"# task ";
 
 impl AttachedTask {

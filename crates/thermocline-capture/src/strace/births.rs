@@ -1,7 +1,7 @@
-//! Whose child a process is: found in a first pass, because the lines of a child may come before
-//! the one that tells its parent of it.
+//! Parents of processes, found in a first pass: the lines of a child may come before the one that
+//! reports its birth to its parent.
 //!
-//! Process ids are used again, so each birth is known by its place in the recording.
+//! Process ids are reused, so each birth is identified by its place in the recording.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,9 +13,9 @@ pub(super) struct Birth {
     /// The line on which its parent asked for it.
     begin_line: u64,
     pub(super) parent: u32,
-    /// It has the very descriptors of its parent, not copies of them.
+    /// `true` if it shares the descriptors of its parent and has no copies of them.
     pub(super) shares_files: bool,
-    /// It is in the very folder of its parent.
+    /// `true` if it shares the folder of its parent.
     pub(super) shares_folder: bool,
 }
 
@@ -64,7 +64,7 @@ impl Births {
         }
     }
 
-    /// The birth of the process whose lines begin at line `number`.
+    /// Return the birth of the process whose lines begin at line `number`.
     pub(super) fn take(&mut self, pid: u32, number: u64) -> Option<Birth> {
         let births = self.of.get_mut(&pid)?;
         let mut latest = None;

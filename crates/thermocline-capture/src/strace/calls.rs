@@ -1,4 +1,4 @@
-//! What the calls do.
+//! Effects of the calls.
 
 use std::rc::Rc;
 
@@ -11,16 +11,16 @@ use super::line::{Call, Outcome, number, quoted, unescape};
 use super::{Fault, Moment, Tracer};
 use crate::class::split;
 
-/// Where a read or write takes place.
+/// Position of a read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
-    /// Where the description stands.
+    /// Position of the description.
     Current,
-    /// Where this argument says.
+    /// Position that this argument gives.
     Argument(usize),
 }
 
-/// What a call is about.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Reading or writing, and which argument asks for how many bytes.
@@ -74,13 +74,13 @@ pub(super) enum Kind {
     Advise,
     IoUring,
     Libaio,
-    /// A descriptor that is no file's.
+    /// Descriptor that is not a file's.
     OtherDescriptor,
     Other,
 }
 
 impl Kind {
-    /// What the call of this name is about.
+    /// Return the kind of the call of this name.
     pub(super) fn of(name: &[u8]) -> Self {
         use Position::{Argument, Current};
         match name {
@@ -149,7 +149,7 @@ impl Kind {
         }
     }
 
-    /// The arguments whose descriptors count as they are when the call is entered.
+    /// Return the arguments whose descriptors count as they are when the call is entered.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds of calls come elsewhere")]
     pub(super) const fn descriptors(self) -> [Option<usize>; 2] {
         match self {
@@ -172,7 +172,7 @@ impl Kind {
     }
 }
 
-/// What a call found at its entry.
+/// State that a call found at its entry.
 #[derive(Debug, Default)]
 pub(super) struct Begun {
     pub(super) first: Option<Rc<Description>>,
@@ -187,14 +187,14 @@ impl Begun {
             .any(|found| found.as_ref().is_some_and(|description| description.file().is_some()))
     }
 
-    /// The file that the first descriptor leads to.
+    /// Return the file that the first descriptor leads to.
     fn file(&self) -> Option<u32> {
         self.first.as_ref().and_then(|description| description.file())
     }
 }
 
 impl Tracer<'_> {
-    /// Does what a call has done.
+    /// Apply the effects of a call.
     pub(super) fn complete(
         &mut self,
         moment: Moment,
@@ -340,7 +340,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// Has a descriptor lead to a description, or to what is not known.
+    /// Make a descriptor lead to a description, or to an unknown file.
     fn set(&mut self, pid: u32, number: u32, to: Option<Rc<Description>>, closes_on_exec: bool) {
         let mut table = self.task(pid).files.borrow_mut();
         match to {

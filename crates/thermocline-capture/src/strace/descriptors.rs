@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What was opened.
+/// Opened object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     /// A file, by its number.
@@ -17,24 +17,24 @@ pub(super) enum Node {
 #[derive(Debug)]
 pub(super) struct Description {
     pub(super) node: Node,
-    /// Where the next read or write begins, if that is known.
+    /// Position of the next read or write, if it is known.
     pub(super) position: Cell<Option<u64>>,
     /// `true` if every write goes to the end of the file.
     pub(super) appends: Cell<bool>,
 }
 
 impl Description {
-    /// A file that is opened.
+    /// Create a file that is opened.
     pub(super) fn opened(node: Node, appends: bool) -> Rc<Self> {
         Rc::new(Self { node, position: Cell::new(Some(0)), appends: Cell::new(appends) })
     }
 
-    /// A file that was opened before the recording, or out of its sight.
+    /// Create a file that was opened before the recording, or out of its sight.
     pub(super) fn found(node: Node) -> Rc<Self> {
         Rc::new(Self { node, position: Cell::new(None), appends: Cell::new(false) })
     }
 
-    /// The file, if it is one.
+    /// Return the file, if it is one.
     pub(super) const fn file(&self) -> Option<u32> {
         match self.node {
             Node::File(file) => Some(file),
@@ -96,7 +96,7 @@ impl Table {
     }
 }
 
-/// A table of one's own, with the same descriptions.
+/// Return a table of one's own, with the same descriptions.
 pub(super) fn unshared(table: &SharedTable) -> SharedTable {
     Rc::new(RefCell::new(table.borrow().clone()))
 }

@@ -9,7 +9,7 @@ use super::names::{Opening, append_path};
 use super::{Fault, Tracer};
 use crate::options::Identity;
 
-/// What a path is as whose file it is recorded: these hold none.
+/// Folders that hold no files to record.
 const NO_FILES: [&[u8]; 3] = [b"/dev", b"/proc", b"/sys"];
 
 /// A memory file, which has a path of its own.
@@ -25,7 +25,8 @@ fn is_no_file(path: &[u8]) -> bool {
 }
 
 impl Tracer<'_> {
-    /// What a descriptor leads to, by the table and by the path that `-y` gives.
+    /// Return the description that a descriptor leads to, by the table and by the path that `-y`
+    /// gives.
     pub(super) fn description(
         &mut self,
         pid: u32,
@@ -52,7 +53,7 @@ impl Tracer<'_> {
         found
     }
 
-    /// What a descriptor leads to that has this path.
+    /// Return the description that a descriptor with this path leads to.
     fn named(
         &mut self,
         pid: u32,
@@ -88,7 +89,7 @@ impl Tracer<'_> {
         description
     }
 
-    /// A file that was opened as descriptor `value`.
+    /// Open a file as descriptor `value`.
     pub(super) fn open(
         &mut self,
         pid: u32,
@@ -207,7 +208,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// The file that is linked by its descriptor: `/proc/self/fd/7`, or an empty path.
+    /// Return the file that is linked by its descriptor: `/proc/self/fd/7`, or an empty path.
     fn nameless(&mut self, pid: u32, call: &Call<'_>, path: usize) -> Result<Option<u32>, Fault> {
         let text = quoted(call.argument(path))?;
         let descriptor = match text.strip_prefix(b"/proc/self/fd/") {
@@ -220,7 +221,7 @@ impl Tracer<'_> {
         Ok(description.and_then(|description| description.file()))
     }
 
-    /// The path that a call names, links between folders followed.
+    /// Return the path that a call names, links between folders followed.
     fn resolve_final(
         &mut self,
         pid: u32,
@@ -234,7 +235,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// The path that a call names, from the folder from which it goes.
+    /// Return the path that a call names, from the folder from which it goes.
     fn resolve(
         &mut self,
         pid: u32,
@@ -257,7 +258,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// The folder from which a path goes, and what its annotation tells of it.
+    /// Return the folder from which a path starts, and use its annotation.
     fn begin_path(&mut self, pid: u32, descriptor: Option<Descriptor<'_>>, target: &mut Vec<u8>) {
         let annotation = descriptor.and_then(|descriptor| descriptor.annotation);
         if let Some(annotation) = annotation {

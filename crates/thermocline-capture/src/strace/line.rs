@@ -6,13 +6,13 @@
 
 use thermocline_trace::{Reason, text};
 
-/// How a first half ends: exactly one blank belongs to it, others to the arguments.
+/// End of a first half: exactly one blank belongs to it, others to the arguments.
 const UNFINISHED: &[u8] = b" <unfinished ...>";
 
-/// How the last line of a process ends from which strace parts.
+/// End of the last line of a process from which strace detaches.
 const DETACHED: &[u8] = b" <detached ...>";
 
-/// What the line of a process says.
+/// Meaning of a process's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event<'a> {
     /// A whole call.
@@ -32,9 +32,9 @@ pub(super) enum Event<'a> {
 /// A line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// Who; 0 if the recording is of one process and does not say it.
+    /// Process id; 0 if the recording is of one process and has no ids.
     pub(super) pid: u32,
-    /// When, as `-ttt` writes it, in nanoseconds.
+    /// Time, as `-ttt` writes it, in nanoseconds.
     pub(super) at_ns: u64,
     pub(super) event: Event<'a>,
 }
@@ -103,7 +103,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The text up to a blank, and what follows the blanks.
+/// Return the text up to a blank, and what follows the blanks.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr::memchr(b' ', text).unwrap_or(text.len());
     let rest = &text[end..];
@@ -124,16 +124,16 @@ pub(super) struct Call<'a> {
     pub(super) result: Outcome<'a>,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome<'a> {
-    /// With a value, and behind a descriptor its path.
+    /// A value, and after a descriptor its path.
     Value(u64, Option<Annotation<'a>>),
-    /// With an error.
+    /// An error.
     Failed,
-    /// Not, or with a signal: nothing was done.
+    /// None, or a signal: the call had no effect.
     Nothing,
-    /// Not yet.
+    /// Not known yet.
     Pending,
 }
 
@@ -161,19 +161,19 @@ impl<'a> Call<'a> {
         Ok(Self { name, text, arguments, result })
     }
 
-    /// An argument, from 0; empty if it is not there.
+    /// Return an argument, from 0; empty if it is not there.
     #[inline]
     pub(super) const fn argument(&self, index: usize) -> &'a [u8] {
         self.arguments[index]
     }
 
-    /// An argument that is a number.
+    /// Return an argument that is a number.
     #[inline]
     pub(super) fn number(&self, index: usize) -> Result<u64, Reason> {
         number(self.arguments[index])
     }
 
-    /// An argument that is a file descriptor.
+    /// Return an argument that is a file descriptor.
     #[inline]
     pub(super) fn descriptor(&self, index: usize) -> Result<Descriptor<'a>, Reason> {
         Descriptor::parse(self.arguments[index])
@@ -212,7 +212,7 @@ impl<'a> Outcome<'a> {
 /// The path behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Annotation<'a> {
-    /// As it is written, escaped.
+    /// Path as it is written, escaped.
     pub(super) path: &'a [u8],
     /// `true` if the file has no name any more.
     pub(super) is_deleted: bool,
@@ -228,7 +228,7 @@ impl<'a> Annotation<'a> {
     }
 }
 
-/// The length of an annotation with its brackets.
+/// Return the length of an annotation with its brackets.
 #[inline]
 fn annotation_bytes(text: &[u8]) -> Option<usize> {
     match text {
@@ -286,7 +286,7 @@ pub(super) fn has_flag(text: &[u8], flag: &[u8]) -> bool {
     })
 }
 
-/// A number in decimal, octal (`0644`) or hexadecimal (`0x1000`), or the first of a list
+/// Return a number in decimal, octal (`0644`) or hexadecimal (`0x1000`), or the first of a list
 /// (`[0] => [3000]`).
 pub(super) fn number(text: &[u8]) -> Result<u64, Reason> {
     let text = match text {
@@ -349,7 +349,7 @@ fn split<'a>(text: &'a [u8], arguments: &mut [&'a [u8]; ARGUMENTS_MAX]) -> Optio
     None
 }
 
-/// Where the string that begins at `at` has its closing quote.
+/// Find the closing quote of the string that begins at `at`.
 fn string_end(text: &[u8], at: usize) -> Option<usize> {
     let mut from = at + 1;
     loop {
@@ -397,7 +397,7 @@ pub(super) fn unescape(text: &[u8], target: &mut Vec<u8>) {
     target.extend_from_slice(rest);
 }
 
-/// The content of a quoted argument, still escaped.
+/// Return the content of a quoted argument, still escaped.
 pub(super) fn quoted(argument: &[u8]) -> Result<&[u8], Reason> {
     let inner = argument.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     inner.ok_or_else(|| "a path is not quoted, or was cut by strace".into())

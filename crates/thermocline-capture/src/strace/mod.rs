@@ -46,28 +46,28 @@ struct Tracer<'a> {
     /// Tasks that were there before, and have shown no line yet.
     attached: HashMap<u32, AttachedTask>,
     tasks: HashMap<u32, Task>,
-    /// When the requests began that are not finished.
+    /// Start times of the requests that are not finished.
     begun: BTreeSet<(u64, u32)>,
     /// Paths under construction.
     path: Vec<u8>,
     other_path: Vec<u8>,
 }
 
-/// When and where something happens.
+/// Time and place of an event.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     pid: u32,
     /// The number of the line.
     line: u64,
-    /// When the call was entered.
+    /// Time at which the call was entered.
     at_ns: u64,
-    /// When its line, or second half, was written.
+    /// Time at which its line, or second half, was written.
     now_ns: u64,
 }
 
-/// Why a line is not taken.
+/// Reason why a line is not taken.
 enum Fault {
-    /// It is not understood.
+    /// The line cannot be understood.
     Line(Reason),
     /// The recording cannot go on.
     Fatal(TraceError),
@@ -230,7 +230,8 @@ impl Tracer<'_> {
         done
     }
 
-    /// The call began before the recording did, if this is the first that is seen of the process.
+    /// Return the call began before the recording did, if this is the first that is seen of the
+    /// process.
     fn resumed_without_start(&mut self, is_first: bool) -> Result<(), Fault> {
         self.collector.counts.resumed_without_start += 1;
         if is_first { Ok(()) } else { Err(Reason::from("there is no first half to it").into()) }
@@ -243,7 +244,7 @@ impl Tracer<'_> {
         self.collector.counts.never_resumed += 1;
     }
 
-    /// Nothing earlier than this can come any more.
+    /// Return the time before which no event can come any more.
     fn horizon_ns(&self, moment: Moment) -> u64 {
         self.begun.first().map_or(moment.now_ns, |&(at_ns, _)| at_ns.min(moment.now_ns))
     }

@@ -1,4 +1,4 @@
-//! Which file a path names, and how large the files are.
+//! Files by path, and the sizes of files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use crate::options::Identity;
 /// The size of a file, as far as the recording tells.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
-    /// At least this.
+    /// Minimum size.
     bytes: u64,
     is_known: bool,
 }
@@ -26,15 +26,15 @@ pub(super) struct Names {
     folders: HashMap<Vec<u8>, Vec<u8>>,
 }
 
-/// How a file is opened.
+/// Way in which a file is opened.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the flags of open")]
 pub(super) struct Opening {
-    /// It is made, and was not there.
+    /// `true` if it is created, and did not exist.
     pub(super) is_new: bool,
-    /// It is emptied.
+    /// `true` if it is truncated.
     pub(super) is_emptied: bool,
-    /// It has no name.
+    /// `true` if it has no name.
     pub(super) is_nameless: bool,
     /// Its name was removed since.
     pub(super) is_deleted: bool,
@@ -46,12 +46,12 @@ impl Names {
         Self { identity, file_of, linked, sizes: vec![], folders }
     }
 
-    /// The file of this name, if it was met before.
+    /// Return the file of this name, if it was met before.
     pub(super) fn known(&self, path: &[u8]) -> Option<u32> {
         self.file_of.get(path).copied()
     }
 
-    /// The file that is opened by this name.
+    /// Return the file that is opened by this name.
     pub(super) fn open(
         &mut self,
         path: &[u8],
@@ -76,7 +76,7 @@ impl Names {
         file
     }
 
-    /// The file of this name, which was opened out of sight.
+    /// Return the file of this name, which was opened out of sight.
     pub(super) fn adopt(&mut self, path: &[u8], collector: &mut Collector<'_>) -> u32 {
         let opening =
             Opening { is_new: false, is_emptied: false, is_nameless: false, is_deleted: false };
@@ -105,7 +105,7 @@ impl Names {
         }
     }
 
-    /// By path, a file that takes a name is the file of that name.
+    /// Rename a file: identified by path, a file that takes a name becomes the file of that name.
     fn rename_path(&mut self, from: &[u8], to: &[u8], collector: &mut Collector<'_>) {
         let Some(from) = self.known(from) else { return };
         let to = self.adopt(to, collector);
@@ -189,7 +189,7 @@ impl Names {
         }
     }
 
-    /// The size of a file, and whether that is certain; else it is the least that it can be.
+    /// Return the size of a file, and whether that is certain; else it is the least that it can be.
     pub(super) fn size(&self, file: u32) -> (u64, bool) {
         let Size { bytes, is_known } = self.sizes[file as usize];
         (bytes, is_known)
@@ -199,7 +199,7 @@ impl Names {
         self.sizes[file as usize] = Size { bytes, is_known: true };
     }
 
-    /// Something was written up to there.
+    /// Extend a file to the end of a write.
     pub(super) fn grow(&mut self, file: u32, end: u64) {
         let size = &mut self.sizes[file as usize];
         size.bytes = size.bytes.max(end);

@@ -24,12 +24,13 @@ pub(super) struct Half {
 pub(super) struct Task {
     pub(super) files: SharedTable,
     pub(super) folder: Folder,
-    /// Which program it runs.
+    /// Program that it runs.
     pub(super) command: u32,
     pub(super) half: Option<Half>,
     /// The text of the first half.
     pub(super) text: Vec<u8>,
-    /// It has asked to be ended; a further line is another process's of the same number.
+    /// `true` if it has asked to exit; a further line belongs to another process of the same
+    /// number.
     pub(super) has_ended: bool,
 }
 
@@ -37,7 +38,7 @@ pub(super) struct Task {
 const UNKNOWN_COMMAND: &[u8] = b"unknown";
 
 impl Task {
-    /// A process of which nothing is known.
+    /// Create a process of which nothing is known.
     fn root(folder: Option<Vec<u8>>, command: u32) -> Self {
         Self {
             files: Rc::new(RefCell::new(Table::default())),
@@ -61,7 +62,7 @@ impl Task {
 }
 
 impl Tracer<'_> {
-    /// The process that a line speaks of, which [`Self::attend`] has made.
+    /// Return the process that a line speaks of, which [`Self::attend`] has made.
     pub(super) fn task(&mut self, pid: u32) -> &mut Task {
         self.tasks.get_mut(&pid).expect("the process was made when its line was met")
     }
@@ -96,7 +97,7 @@ impl Tracer<'_> {
         self.tasks.insert(moment.pid, task);
     }
 
-    /// A child that its parent was told of: it is there, unless it has shown no line yet.
+    /// Add a child that was reported to its parent: it exists, unless it has shown no line yet.
     pub(super) fn born(&mut self, moment: Moment, child: u32) {
         if child == moment.pid {
             return;

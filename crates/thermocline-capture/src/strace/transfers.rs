@@ -14,7 +14,7 @@ use crate::options::Mmap;
 use crate::spool::Spooled;
 
 impl Tracer<'_> {
-    /// A call that has read or written `count` bytes.
+    /// Process a call that has read or written `count` bytes.
     #[expect(clippy::too_many_arguments, reason = "they are what a call says, each once")]
     pub(super) fn transfer(
         &mut self,
@@ -55,7 +55,7 @@ impl Tracer<'_> {
         self.emit(moment, file, op, offset, count)
     }
 
-    /// A call that has moved `count` bytes from one file to another.
+    /// Process a call that has moved `count` bytes from one file to another.
     pub(super) fn transfer_between(
         &mut self,
         moment: Moment,
@@ -115,14 +115,14 @@ impl Tracer<'_> {
         Some((Rc::clone(description), file))
     }
 
-    /// Where the next append to a file begins.
+    /// Return the position of the next append to a file.
     fn append_at(&mut self, file: u32) -> u64 {
         let (bytes, is_known) = self.names.size(file);
         self.collector.counts.append_assumed += u64::from(!is_known);
         bytes
     }
 
-    /// Where a description stands; for one that was found, the beginning is assumed.
+    /// Return the position of a description; 0 is assumed if it was open before.
     fn position(&mut self, description: &Description) -> u64 {
         description.position.get().unwrap_or_else(|| {
             self.collector.counts.position_assumed += 1;
@@ -152,7 +152,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// A file that is mapped: what is done to it leaves no line.
+    /// Map a file: later accesses to it leave no line.
     pub(super) fn map(
         &mut self,
         moment: Moment,

@@ -20,7 +20,7 @@ const LEAST_ACCESSES: usize = 10_000;
 const FILLED: f64 = 1.0;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
-/// What is asked.
+/// Question of the caller.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The cache as it is set today, if there is one.
@@ -31,20 +31,20 @@ pub struct Asked {
     pub ram_bytes: u64,
     /// The size of flash.
     pub flash_bytes: u64,
-    /// What flash must last, in months.
+    /// Minimum lifetime of flash, in months.
     pub least_months: f64,
     /// The price of flash per GiB, if the size may change.
     pub price_per_gib: Option<f64>,
-    /// What flash may cost.
+    /// Maximum price of flash.
     pub budget: Option<f64>,
 }
 
-/// The answer. Its JSON form is a contract.
+/// The answer. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// What was seen.
+    /// Summary of the workload that was observed.
     pub seen: Seen,
-    /// Why the answer may be wrong, in sentences; none if nothing speaks against it.
+    /// Reasons why the answer may be wrong, in sentences; empty if there are none.
     pub doubts: Vec<String>,
     /// The cache as it is set today.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,24 +60,24 @@ pub struct Advice {
     pub more_ram: Option<Forecast>,
     /// The size beyond which twice as much flash saves too little; one of `sizes`.
     pub enough_flash_bytes: u64,
-    /// Which one of `kinds` is recommended; none if nothing is better than what there is, or nothing
-    /// lasts.
+    /// Index in `kinds` of the recommended one; `None` if nothing is better than the present cache,
+    /// or nothing lasts long enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommended: Option<usize>,
     /// The answer in sentences.
     pub sentences: Vec<String>,
 }
 
-/// What was seen of a workload.
+/// Summary of an observed workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Seen {
     /// Requests.
     pub requests: u64,
     /// Page accesses.
     pub accesses: u64,
-    /// Those that write, divided by all.
+    /// Number of writes divided by that of all requests.
     pub write_share: f64,
-    /// For how long; none if the requests have no times.
+    /// Duration; `None` if the requests have no times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// The share of the disk that was looked at.
@@ -95,7 +95,7 @@ pub struct Seen {
 pub struct KindForecast {
     /// The kind.
     pub kind: Kind,
-    /// What it would do.
+    /// Forecast of its effect.
     pub forecast: Forecast,
     /// The cache that this is; not part of the JSON.
     #[serde(skip)]
@@ -103,7 +103,7 @@ pub struct KindForecast {
 }
 
 impl Advice {
-    /// The advice for a workload.
+    /// Return the advice for a workload.
     ///
     /// # Errors
     /// A policy or device that there is none of, a sample that says nothing of caches of this size, or
@@ -185,7 +185,7 @@ fn is_better(one: &Forecast, other: &Forecast, least_months: f64) -> bool {
     Worth::from(one).is_better(&other.into(), least_months)
 }
 
-/// The best of all that last.
+/// Return the best of all that last.
 fn best_of(kinds: &[KindForecast], least_months: f64) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (place, one) in kinds.iter().enumerate() {
@@ -198,7 +198,7 @@ fn best_of(kinds: &[KindForecast], least_months: f64) -> Option<usize> {
     best
 }
 
-/// The best of all that last, if it is better than what there is, and than no cache.
+/// Return the best of all that last, if it is better than what there is, and than no cache.
 fn recommended(
     kinds: &[KindForecast],
     today: Option<&Forecast>,
@@ -213,7 +213,7 @@ fn recommended(
     (beats_today && beats(no_cache.device_ms_per_access)).then_some(best)
 }
 
-/// The best at other sizes, as far as the sample tells and the budget goes.
+/// Return the best at other sizes, as far as the sample tells and the budget goes.
 fn sizes(
     best: &Cache,
     asked: &Asked,
@@ -256,13 +256,13 @@ pub(super) fn needs_no_cache(advice: &Advice, least_months: f64) -> bool {
     all.filter(|one| lasts(one, least_months)).all(|one| one.device_ms_per_access >= bound)
 }
 
-/// The share of the device time that twice the RAM saves, if it pays.
+/// Return the share of the device time that twice the RAM saves, if it pays.
 pub(super) fn saved_by_ram(more: &Forecast, best: &Forecast) -> Option<f64> {
     let saved = 1.0 - more.device_ms_per_access / best.device_ms_per_access;
     (saved > PAYS).then_some(saved)
 }
 
-/// The size beyond which the next one saves too little.
+/// Return the size beyond which the next one saves too little.
 fn enough(sizes: &[Forecast]) -> Option<u64> {
     let saves = |pair: &[Forecast]| {
         pair[1].device_ms_per_access < (1.0 - PAYS) * pair[0].device_ms_per_access
@@ -271,7 +271,7 @@ fn enough(sizes: &[Forecast]) -> Option<u64> {
     sizes.get(last).map(|forecast| forecast.flash_bytes)
 }
 
-/// What speaks against an answer.
+/// Return the reasons to doubt an answer.
 fn doubts(workload: &Workload, asked: &Asked) -> Vec<String> {
     let mut doubts = vec![];
     let known = workload.trace().len();
@@ -317,7 +317,7 @@ pub(super) fn bytes(bytes: f64) -> String {
     crate::metric::byte_size(whole)
 }
 
-/// A time, in the unit that suits it.
+/// Return a time, in the unit that suits it.
 pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 120.0 => format!("{seconds:.0} s"),

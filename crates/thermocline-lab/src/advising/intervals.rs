@@ -10,7 +10,7 @@ const T_QUARTERS: f64 = 3.182;
 /// Neighbouring parts are alike, so that they tell less than as many would that are drawn by chance.
 const INDEPENDENT_PARTS: f64 = 3.0;
 
-/// What each part of the time in which the cache is filled had, per access.
+/// Figures per access of each part of the time in which the cache is filled.
 pub(super) struct Steady {
     pub(super) hit_ratios: Vec<f64>,
     pub(super) flash_writes: Vec<f64>,
@@ -28,18 +28,18 @@ impl Steady {
     }
 }
 
-/// What simulations of one cache found.
+/// Results of the simulations of one cache.
 pub(super) struct Found {
     pub(super) whole: Steady,
-    /// At other sizes.
+    /// Results at other sizes.
     pub(super) others: Vec<Steady>,
-    /// On samples of the sample.
+    /// Results on samples of the sample.
     pub(super) quarters: Vec<Steady>,
 }
 
 impl Found {
-    /// The mean of the parts, and between what the mean of as many parts to come should lie. The
-    /// interval is at least as wide to each side as `least_half_width` of the mean.
+    /// Return the mean of the parts, and between what the mean of as many parts to come should lie.
+    /// The interval is at least as wide to each side as `least_half_width` of the mean.
     pub(super) fn range(
         &self,
         values: impl Fn(&Steady) -> &Vec<f64>,
@@ -70,7 +70,7 @@ pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / (values.len() as f64).max(1.0)
 }
 
-/// The standard deviation, as a sample tells.
+/// Return the standard deviation, as a sample tells.
 fn deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();

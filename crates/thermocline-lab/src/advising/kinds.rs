@@ -26,10 +26,10 @@ pub enum Kind {
     Thermocline,
 }
 
-/// What is known of a kind.
+/// Description of a kind.
 struct Row {
     kind: Kind,
-    /// What people call it.
+    /// Common name.
     name: &'static str,
     /// The policy that stands for it; those of the engine have a name of their own.
     policies: &'static [&'static str],
@@ -52,7 +52,7 @@ pub(super) struct Axis {
     at_most: Option<&'static str>,
 }
 
-/// What a value depends on besides.
+/// Additional condition of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
     None,
@@ -60,9 +60,9 @@ enum Limit {
     Chunks,
     /// Buckets of bcache: the kernel asks for more than 512 of them, and so does a sample.
     Buckets,
-    /// It gathers neighbouring pages: a sample knows no more neighbours than an extent has.
+    /// The value gathers neighbouring pages: a sample knows only the neighbours in an extent.
     Neighbours,
-    /// It is counted by the clock, so the requests must have times.
+    /// A clock measures the value, so the requests must have times.
     Times,
 }
 
@@ -71,7 +71,7 @@ enum Limit {
 enum Word {
     Text(&'static str),
     Count(u64),
-    /// Pages that have so many bytes.
+    /// Pages must have that many bytes.
     Bytes(u64),
 }
 
@@ -138,12 +138,12 @@ impl Axis {
         self.coarse.len() > 1
     }
 
-    /// All values that are possible here, the usual one first.
+    /// Return all values that are possible here, the usual one first.
     pub(super) fn values(&self, place: &Place) -> Vec<Given> {
         self.possible(self.coarse.iter().chain(self.fine), place)
     }
 
-    /// Those that are tried with each of the other parameters.
+    /// Return the values that are tried with each of the other parameters.
     fn coarse_values(&self, place: &Place) -> Vec<Given> {
         let coarse = self.possible(self.coarse.iter(), place);
         if coarse.is_empty() && !self.coarse.is_empty() {
@@ -273,7 +273,7 @@ const ROWS: &[Row] = &[
 
 /// lvm allows so many chunks (`allocation/cache_pool_max_chunks`).
 const CHUNKS_MAX: u64 = 1_000_000;
-/// The kernel refuses a bcache of so many buckets.
+/// Minimum number of buckets: the kernel refuses a bcache of fewer.
 const BUCKETS_REFUSED: u64 = 512;
 
 impl Limit {
@@ -296,7 +296,7 @@ impl Limit {
 }
 
 impl Word {
-    /// The value, if it is possible.
+    /// Return the value, if it is possible.
     fn given(self, limit: Limit, place: &Place) -> Option<Given> {
         match self {
             Text(text) => limit.allows(0, place).then(|| Given::Text(text.into())),
@@ -325,28 +325,28 @@ impl Kind {
         ROWS.iter().find(|row| row.kind == self).expect("every kind has a row")
     }
 
-    /// What people call it.
+    /// Return the common name.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The kind that a policy stands for; none if nobody ships it.
+    /// Return the kind that a policy stands for; none if nobody ships it.
     pub fn of_policy(policy: &str) -> Option<Self> {
         ROWS.iter().find(|row| row.policies.contains(&policy)).map(|row| row.kind)
     }
 }
 
-/// The parameters of a kind that are tried.
+/// Return the parameters of a kind that are tried.
 pub(super) fn axes(kind: Kind) -> &'static [Axis] {
     kind.row().axes
 }
 
-/// The settings of a kind that a search begins with, at these sizes.
+/// Return the settings of a kind that a search begins with, at these sizes.
 pub fn settings_of(kind: Kind, place: &Place) -> Vec<Cache> {
     settings_beside(kind, place, None)
 }
 
-/// All settings that a search can come by in one step from where it begins: each of
+/// Return all settings that a search can come by in one step from where it begins: each of
 /// [`settings_of`], and each of these with one parameter changed.
 pub fn settings_tried(kind: Kind, place: &Place) -> Vec<Cache> {
     let mut all = settings_of(kind, place);
@@ -362,7 +362,7 @@ pub fn settings_tried(kind: Kind, place: &Place) -> Vec<Cache> {
     all
 }
 
-/// The settings that a search begins with, where what is not tried is as it is today.
+/// Return the settings that a search begins with, where what is not tried is as it is today.
 pub(super) fn settings_beside(kind: Kind, place: &Place, today: Option<&Cache>) -> Vec<Cache> {
     let row = kind.row();
     let mut all = vec![];
@@ -389,8 +389,8 @@ pub(super) fn settings_beside(kind: Kind, place: &Place, today: Option<&Cache>) 
     all
 }
 
-/// These parameters with each of the values; as they are if the parameter makes no difference, or only
-/// the usual value is to be tried and there is one already.
+/// Return these parameters with each of the values; unchanged if the parameter makes no difference,
+/// or only the usual value is to be tried and there is one already.
 fn with_each(
     before: Vec<(String, Given)>,
     axis: &Axis,
@@ -403,7 +403,7 @@ fn with_each(
     values.iter().map(|value| with(&before, axis.name, value)).collect()
 }
 
-/// These parameters, of which one has another value.
+/// Return these parameters with another value of one.
 fn with(before: &[(String, Given)], name: &str, value: &Given) -> Vec<(String, Given)> {
     let mut parameters = before.to_vec();
     match parameters.iter_mut().find(|(known, _)| known == name) {
@@ -413,7 +413,7 @@ fn with(before: &[(String, Given)], name: &str, value: &Given) -> Vec<(String, G
     parameters
 }
 
-/// The same cache with each possible value of a parameter.
+/// Return the same cache with each possible value of a parameter.
 pub(super) fn with_each_value(kind: Kind, cache: &Cache, axis: &Axis, place: &Place) -> Vec<Cache> {
     let caches = axis.values(place).into_iter().map(|value| {
         let parameters = with(&cache.parameters, axis.name, &value);
@@ -422,8 +422,8 @@ pub(super) fn with_each_value(kind: Kind, cache: &Cache, axis: &Axis, place: &Pl
     caches.filter(|cache| is_possible(kind, cache)).collect()
 }
 
-/// The first cache with the value that the second one has of a parameter, if that is another one and is
-/// possible.
+/// Return the first cache with the value that the second one has of a parameter, if that is another
+/// one and is possible.
 pub(super) fn with_value_of(
     kind: Kind,
     cache: &Cache,
@@ -447,8 +447,8 @@ fn is_possible(kind: Kind, cache: &Cache) -> bool {
     axes(kind).iter().all(|axis| axis.is_possible(&cache.parameters))
 }
 
-/// These parameters in the order of the table, without those that make no difference, and with the usual
-/// values of those that do and are missing.
+/// Return these parameters in the order of the table, without those that make no difference, and
+/// with the usual values of those that do and are missing.
 fn completed(kind: Kind, parameters: Vec<(String, Given)>, place: &Place) -> Vec<(String, Given)> {
     let axes = axes(kind);
     let (tried, mut completed): (Vec<_>, Vec<_>) =

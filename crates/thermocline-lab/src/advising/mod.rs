@@ -1,10 +1,10 @@
-//! What caches would do for a workload of which a sample is known: forecasts with intervals.
+//! Forecasts, with intervals, of the effect of caches on a workload of which a sample is known.
 //!
-//! 1. A [`RunningSample`] becomes a [`Workload`]: some of the extents with all their accesses, times and
-//!    neighbours, and what all requests were.
+//! 1. A [`RunningSample`] becomes a [`Workload`]: some of the extents with all their accesses,
+//!    times and neighbours, and the totals of all requests.
 //! 2. A [`Cache`] is simulated on it, smaller by the rate of the sample, and its figures are taken from
 //!    the part of the time in which it is filled.
-//! 3. What it found is corrected by how many reads and writes the sample had beside all requests (a
+//! 3. The result is corrected by how many reads and writes the sample had beside all requests (a
 //!    regression estimator: `tally`).
 //! 4. The interval of a hit ratio joins how much it moved over the time (the spread of its intervals)
 //!    and how much other samples differ (quarters of the sample, if it is one), and covers what a cache a
@@ -81,14 +81,14 @@ pub struct Hardware {
     pub flash: DeviceSpec,
     /// The device of the disk.
     pub disk: DeviceSpec,
-    /// How many times all of the flash may be written.
+    /// Number of times that the whole flash may be written.
     pub endurance_cycles: f64,
 }
 
 /// A cache that could stand before the disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cache {
-    /// What it is called.
+    /// Name.
     pub name: String,
     /// The policy that stands for it.
     pub policy: String,
@@ -111,10 +111,11 @@ pub struct Range {
     pub high: f64,
 }
 
-/// What a cache would do. Its JSON form is a contract.
+/// Forecast of a cache's effect. Its JSON form has a stable schema. Its JSON form has a stable
+/// schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Forecast {
-    /// What it is called.
+    /// Name.
     pub name: String,
     /// The policy.
     pub policy: String,
@@ -160,7 +161,8 @@ impl From<&Forecast> for Worth {
     }
 }
 
-/// What the disk does alone. Its JSON form is a contract.
+/// Performance of the disk alone. Its JSON form has a stable schema. Its JSON form has a stable
+/// schema.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NoCache {
     /// The mean time of a read, in milliseconds.
@@ -181,7 +183,7 @@ impl Range {
         Self { estimate: clamp(self.estimate), low: clamp(self.low), high: clamp(self.high) }
     }
 
-    /// The range of a figure that falls, or rises, with this one.
+    /// Return the range of a figure that falls, or rises, with this one.
     fn map(self, value: impl Fn(f64) -> f64) -> Self {
         let (one, other) = (value(self.low), value(self.high));
         Self { estimate: value(self.estimate), low: one.min(other), high: one.max(other) }
@@ -189,7 +191,7 @@ impl Range {
 }
 
 impl Workload {
-    /// The workload that a sample is of.
+    /// Return the workload that a sample is of.
     ///
     /// # Errors
     /// If the sample has no request, or too many pages.
@@ -205,28 +207,28 @@ impl Workload {
         })
     }
 
-    /// The share of the extents that is in the sample.
+    /// Return the share of the extents that is in the sample.
     pub const fn rate(&self) -> f64 {
         self.whole.rate
     }
 
-    /// What all requests were.
+    /// Return the totals of all requests.
     pub const fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// The accesses that are known.
+    /// Return the accesses that are known.
     pub const fn trace(&self) -> &CompiledTrace {
         &self.whole.trace
     }
 
-    /// For how long it was watched, in seconds; none if the requests have no times.
+    /// Return the duration of the observation, in seconds; `None` if the requests have no times.
     pub fn seconds(&self) -> Option<f64> {
         let ns = self.totals.last_ns - self.totals.first_ns;
         (ns > 0).then(|| ns as f64 / 1e9)
     }
 
-    /// The bytes of all pages that were accessed, as far as the sample tells.
+    /// Return the bytes of all pages that were accessed, as far as the sample tells.
     pub fn footprint_bytes(&self) -> f64 {
         f64::from(self.whole.trace.footprint_pages()) * self.whole.trace.page_size_bytes() as f64
             / self.whole.rate
@@ -244,7 +246,8 @@ impl Workload {
         }
     }
 
-    /// What a cache is worth, from one simulation: figures of its forecast, without intervals.
+    /// Estimate the worth of a cache from one simulation: figures of its forecast, without
+    /// intervals.
     fn worth(&self, cache: &Cache, hardware: &Hardware, watch: &Watch) -> Result<Worth, LabError> {
         let (_, tally) = simulate(&self.whole, cache, hardware, watch)?;
         watch.check()?;
@@ -257,7 +260,7 @@ impl Workload {
         })
     }
 
-    /// The bytes of so many pages per access in a day; none if the requests have no times.
+    /// Return the bytes of so many pages per access in a day; none if the requests have no times.
     fn bytes_per_day(&self, pages_per_access: f64) -> Option<f64> {
         let page_bytes = self.whole.trace.page_size_bytes() as f64;
         let accesses = self.totals.accesses as f64;
@@ -265,11 +268,10 @@ impl Workload {
             .map(|seconds| pages_per_access * (accesses / seconds * SECONDS_PER_DAY * page_bytes))
     }
 
-    /// What a cache would do.
+    /// Forecast the effect of a cache.
     ///
     /// # Errors
-    /// A policy or parameter that there is none of, or a cache so small that the sample says nothing
-    /// of it.
+    /// If the policy or a parameter does not exist, or the cache is too small for the sample.
     pub fn forecast(
         &self,
         cache: &Cache,
@@ -440,7 +442,7 @@ struct Ranges {
     write_ms: Option<Range>,
 }
 
-/// The mean time of the device that a read is found at.
+/// Return the mean time of the device that a read is found at.
 fn read_ms(summary: &Summary, hit_ratio: Range) -> Range {
     let disk = summary.tiers.len() - 1;
     let costs: Vec<f64> = summary.tiers.iter().map(|tier| tier.read_ms).collect();

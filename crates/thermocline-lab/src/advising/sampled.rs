@@ -24,27 +24,28 @@ pub(super) struct Sampled {
     extent_pages: u32,
 }
 
-/// When the accesses of a sample came, and which extents they were to.
+/// Times and extents of a sample's accesses.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// For each access: the part of the time in which it came. Each part has as many accesses as the
-    /// others, those that are not in the sample too.
+    /// Part of the time in which each access came. Each part has as many accesses as the others,
+    /// those outside the sample included. Each part has as many accesses as the others, those that
+    /// are not in the sample too.
     parts: Vec<u8>,
-    /// For each page by its id: its extent, numbered from 0.
+    /// Extent of each page by its id, numbered from 0.
     extent_of_page: Vec<u32>,
-    /// What each extent was asked for.
+    /// Requests to each extent.
     pub(super) extents: Vec<Asked>,
-    /// What all extents were asked for in each part of the time, those that are not in the sample too.
+    /// Requests to all extents in each part of the time, those outside the sample included.
     pub(super) all: [Ops; PARTS],
-    /// What those of the sample were asked for.
+    /// Requests to the extents of the sample.
     pub(super) sampled: [Ops; PARTS],
 }
 
-/// What an extent was asked for.
+/// Requests to an extent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     pub(super) ever: Ops,
-    /// In the parts of the time from which a forecast is made.
+    /// Requests in the parts of the time from which a forecast is made.
     pub(super) while_steady: Ops,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Asked {
 pub(super) const STEADY: Range<usize> = PARTS - STEADY_PARTS..PARTS;
 
 impl Sampled {
-    /// The accesses that a sample has.
+    /// Return the accesses that a sample has.
     pub(super) fn new(sample: &RunningSample, name: &std::path::Path) -> Result<Self, LabError> {
         let trace = CompiledTrace::compile(&mut sample.requests(name), sample.page_size())?;
         let extent_pages = u32::try_from(sample.extent_pages()).unwrap_or(u32::MAX);
@@ -65,7 +66,7 @@ impl Sampled {
         Ok(Self { trace, rate, runs: sample.runs().collect(), index, extent_pages })
     }
 
-    /// A sample of the sample; none if nothing would be in it.
+    /// Return a sample of the sample; none if nothing would be in it.
     pub(super) fn share(&self, share: f64, seed: u64) -> Option<Self> {
         let Self { trace, rate, runs, index, extent_pages } = self;
         let sampling = Sampling::new(share, Choice::Hash, seed)?.of_extents(*extent_pages);
@@ -109,7 +110,7 @@ impl Index {
         index
     }
 
-    /// The part of the time in which an access came.
+    /// Return the part of the time in which an access came.
     pub(super) fn part(&self, access: usize) -> usize {
         self.parts[access].into()
     }
@@ -119,14 +120,14 @@ impl Index {
     }
 }
 
-/// The part of the time that an access is in, if there are so many.
+/// Return the part of the time that an access is in, if there are so many.
 fn part_of(Place { accesses: before, .. }: Place, accesses: u64) -> u8 {
     let part = ((before + 1) * PARTS as u64).div_ceil(accesses.max(1)) - 1;
     u8::try_from(part).expect("there are few parts")
 }
 
-/// What was asked for in each part of the time, as the places of some of the accesses tell; `end` is
-/// behind the last one. Between two places, writes are spread evenly.
+/// Count the requests in each part of the time from the places of some of the accesses; `end` is
+/// after the last one. Between two places, writes are spread evenly.
 fn ops_of_parts(places: impl Iterator<Item = Place>, end: Place) -> [Ops; PARTS] {
     let mut ends = (1..=PARTS as u64).map(|part| part * end.accesses / PARTS as u64).peekable();
     let mut before = Place::default();

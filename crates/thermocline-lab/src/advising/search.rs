@@ -78,17 +78,17 @@ pub(super) fn best_setting(
     Ok(simplest)
 }
 
-/// What is known of the settings that were tried.
+/// Results of the settings that were tried.
 struct Known<'a, W> {
     worth: &'a W,
-    /// By their parameters; none if they do not go together.
+    /// Results by parameters; `None` if the parameters contradict each other.
     found: BTreeMap<String, Option<Worth>>,
-    /// Why the last one of these was refused.
+    /// Reason why the last one of these was refused.
     refused: Option<LabError>,
 }
 
 impl<W: Fn(&Cache) -> Result<Worth, LabError> + Sync> Known<'_, W> {
-    /// The caches that are possible, with what they are worth.
+    /// Return the caches that are possible, with what they are worth.
     fn all_of(&mut self, caches: Vec<Cache>) -> Result<Vec<(Cache, Worth)>, LabError> {
         let is_new = |cache: &&Cache| !self.found.contains_key(&words(cache));
         let found: Vec<(String, Result<Worth, LabError>)> = caches
@@ -114,7 +114,7 @@ impl<W: Fn(&Cache) -> Result<Worth, LabError> + Sync> Known<'_, W> {
     }
 }
 
-/// A setting in words.
+/// Return a setting in words.
 fn words(cache: &Cache) -> String {
     let mut words: Vec<String> =
         cache.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -175,7 +175,7 @@ mod tests {
         known.map_or_else(String::new, |(_, value)| value.to_string())
     }
 
-    /// A cost that each parameter adds to, and how often it was asked for.
+    /// Return a cost that each parameter adds to, and how often it was asked for.
     fn search(kind: Kind, good: &[(&str, &str)]) -> (Cache, usize) {
         let asked = Mutex::new(vec![]);
         let worth = |cache: &Cache| {

@@ -4,13 +4,13 @@ use super::advice::{Advice, Asked, bytes, duration, lasts, needs_no_cache, saved
 use super::{Forecast, NoCache, Range};
 
 const HOUR_S: u64 = 3600;
-/// Longer lives are not told by the month.
+/// Number of months from which lives are stated in years.
 const MONTHS_PER_YEAR: f64 = 12.0;
 const DAYS_PER_MONTH: f64 = 365.25 / MONTHS_PER_YEAR;
-/// Nothing lasts so long, and nobody knows.
+/// Upper bound of lives, in months: nothing lasts longer.
 const MONTHS_MOST: f64 = 1200.0;
 
-/// The answer, one sentence after the other.
+/// Return the answer, one sentence after the other.
 pub(super) fn sentences(advice: &Advice, asked: &Asked) -> Vec<String> {
     let mut all = vec![seen(advice)];
     all.extend(advice.seen.working_sets.iter().map(|set| {
@@ -59,7 +59,7 @@ fn seen(advice: &Advice) -> String {
     )
 }
 
-/// A cache with its settings.
+/// Return a cache with its settings.
 fn called(forecast: &Forecast) -> String {
     let settings: Vec<String> = forecast
         .parameters
@@ -73,7 +73,7 @@ fn called(forecast: &Forecast) -> String {
     format!("{} of {size} ({})", forecast.name, settings.join(", "))
 }
 
-/// What a cache does.
+/// Describe the effect of a cache.
 fn does(forecast: &Forecast) -> String {
     let ms = |range| between(range, |ms| format!("{ms:.2}"));
     let mut text = format!(
@@ -122,7 +122,7 @@ fn verdict(advice: &Advice, asked: &Asked) -> String {
     }
 }
 
-/// Where more flash stops paying.
+/// Describe the size above which more flash stops paying.
 fn size(advice: &Advice, asked: &Asked) -> Option<String> {
     let last = advice.sizes.last().filter(|_| advice.sizes.len() > 1)?;
     let of = |bytes: u64| advice.sizes.iter().find(|one| one.flash_bytes == bytes);
@@ -173,13 +173,13 @@ fn between(range: Range, show: impl Fn(f64) -> String) -> String {
     if low == high { estimate } else { format!("{estimate} ({low} to {high})") }
 }
 
-/// A share, of which the ends need no sign.
+/// Return a share, of which the ends need no sign.
 fn percent(range: Range) -> String {
     let Range { estimate, low, high } = range;
     format!("{:.0} % ({:.0} to {:.0} %)", 100.0 * estimate, 100.0 * low, 100.0 * high)
 }
 
-/// A time in months, in the unit that suits it.
+/// Return a time in months, in the unit that suits it.
 pub fn months(months: f64) -> String {
     match months {
         months if months > MONTHS_MOST => "over a hundred years".into(),

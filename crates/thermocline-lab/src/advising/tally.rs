@@ -1,9 +1,9 @@
-//! What the replay of a sample finds, and what it says of all accesses.
+//! Figures from the replay of a sample, and their extrapolation to all accesses.
 //!
-//! How many reads and writes all extents had is known. If those of the sample had more than their share,
-//! because one of them is hot, the figures of the sample are off by what these accesses did, and that is
-//! known too: what an access more means is told by the extents of the sample, which differ in how often
-//! they were asked for.
+//! The numbers of reads and writes of all extents are known. If those of the sample had more than
+//! their share, because one of them is hot, the figures of the sample are off by the effect of
+//! these accesses. That is known too: the extents of the sample differ in their numbers of
+//! requests, and so show the effect of one more access.
 //!
 //! * Source: the generalised regression estimator with reads and writes as auxiliary variables and extents
 //!   as units (Sarndal, Swensson, Wretman, Model Assisted Survey Sampling, 1992, chapter 6).
@@ -19,7 +19,7 @@ use super::sampled::{Index, Ops, STEADY};
 use super::write_times::{WriteTimes, move_ms};
 use crate::Recorder;
 
-/// What one replay of a sample found.
+/// Figures from one replay of a sample.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     index: Arc<Index>,
@@ -34,16 +34,16 @@ pub(super) struct Tally {
     pub(super) write_times: WriteTimes,
 }
 
-/// Something that is counted.
+/// Figure that is counted.
 #[derive(Clone, Debug)]
 struct Figure {
     parts: [f64; PARTS],
-    /// Of each extent, in the parts of the time from which a forecast is made.
+    /// Counts of each extent, in the parts of the time from which a forecast is made.
     extents: Vec<f64>,
 }
 
 impl Tally {
-    /// Nothing found so far, for tiers of these costs, the disk last and flash before it.
+    /// Create an empty tally for tiers of these costs, the disk last and flash before it.
     pub(super) fn new(index: &Arc<Index>, rate: f64, costs: Vec<PageCost>) -> Self {
         let extents = index.extents.len();
         let figure = Figure { parts: [0.0; PARTS], extents: vec![0.0; extents] };
@@ -64,17 +64,18 @@ impl Tally {
         }
     }
 
-    /// In each part of the time from which a forecast is made: hits per access.
+    /// Return the hits per access in each part of the time from which a forecast is made.
     pub(super) fn hit_ratios(&self) -> Vec<f64> {
         self.per_access(&self.hits)
     }
 
-    /// In each part of the time from which a forecast is made: pages written to flash per access.
+    /// Return the pages written to flash per access in each part of the time from which a forecast
+    /// is made.
     pub(super) fn flash_writes(&self) -> Vec<f64> {
         self.per_access(&self.flash_writes)
     }
 
-    /// The time of the devices for all transfers, per access, in milliseconds.
+    /// Return the time of the devices for all transfers, per access, in milliseconds.
     pub(super) fn device_ms_per_access(&self) -> f64 {
         let Index { extents, all, sampled, .. } = &*self.index;
         let per_op =
@@ -138,14 +139,14 @@ impl Recorder for Tally {
     }
 }
 
-/// What all extents have of something, if those of a sample have `found`, and one read or write more
-/// means so much more of it.
+/// Estimate the figure of all extents, if those of a sample have `found`, and one more read or
+/// write adds `per_op`.
 fn calibrated(found: f64, sampled: Ops, all: Ops, rate: f64, per_op: Ops) -> f64 {
     let missing = |op: usize| (all[op] - sampled[op] / rate) * per_op[op];
     found / rate + missing(0) + missing(1)
 }
 
-/// How much of something one read and one write of an extent mean: the plane of least squares through
+/// Estimate the effect of one read and one write of an extent: the plane of least squares through
 /// the origin.
 fn per_op(extents: impl Iterator<Item = (Ops, f64)>) -> Ops {
     let (mut squares, mut product, mut with) = ([0.0; 2], 0.0, [0.0; 2]);
@@ -166,7 +167,7 @@ fn per_op(extents: impl Iterator<Item = (Ops, f64)>) -> Ops {
     [per_access; 2]
 }
 
-/// Of the product of the squares: with less than this left, reads follow from writes.
+/// Share of the product of the squares below which reads count as a function of writes.
 const COLLINEAR: f64 = 1e-6;
 
 #[cfg(test)]

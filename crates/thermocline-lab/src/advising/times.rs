@@ -1,11 +1,11 @@
-//! How much of the disk is in use, by the hour and by the day.
+//! Amount of the disk in use, by the hour and by the day.
 
 use serde::Serialize;
 use thermocline_trace::CompiledTrace;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Bytes of the pages that were accessed in each window of so many seconds, one after the other.
+/// Bytes of the pages that were accessed in each window of `seconds` seconds, one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkingSet {
     /// The length of a window.
@@ -14,14 +14,14 @@ pub struct WorkingSet {
     pub windows: usize,
     /// Bytes in the window in which the fewest were accessed.
     pub least_bytes: f64,
-    /// In half of the windows no more were.
+    /// Bytes that half of the windows do not exceed.
     pub median_bytes: f64,
     /// Bytes in the window in which the most were accessed.
     pub most_bytes: f64,
 }
 
-/// The working sets of windows of an hour and of a day, if the time is at least as long. `rate` is the
-/// share of the pages that the accesses are to.
+/// Return the working sets of windows of an hour and of a day, if the time is at least as long.
+/// `rate` is the share of the pages that the accesses are to.
 pub fn working_sets(trace: &CompiledTrace, rate: f64) -> Vec<WorkingSet> {
     if !trace.is_timed() {
         return vec![];

@@ -8,7 +8,7 @@ use super::sampled::STEADY;
 /// The time of writes, for each part of the time.
 #[derive(Clone, Debug)]
 pub(super) struct WriteTimes {
-    /// Of each tier, the disk last.
+    /// Cost of each tier, the disk last.
     costs: Vec<PageCost>,
     parts: [Part; PARTS],
     /// The shortest time of a write.

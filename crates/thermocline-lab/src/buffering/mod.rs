@@ -38,7 +38,7 @@ pub struct BufferConfiguration {
     pub size: TierSize,
     /// The SSD behind it, if there is one.
     pub ssd: Option<BufferedSsd>,
-    /// When requests arrive.
+    /// Arrival times of requests.
     pub arrivals: Arrivals,
 }
 
@@ -47,14 +47,14 @@ pub struct BufferConfiguration {
 pub struct BufferedSsd {
     /// The drive.
     pub config: SsdConfig,
-    /// What is written to it before the trace.
+    /// Writes to it before the trace.
     pub precondition: Option<Precondition>,
-    /// What chooses the placement handle of each write; without handles, the identifier that tells
-    /// hot pages from cold ones for two streams.
+    /// Chooser of the placement handle of each write; without handles, the identifier that
+    /// separates hot pages from cold ones for two streams.
     pub streams: Option<Streams>,
 }
 
-/// The results of one run. Its JSON form is a contract.
+/// The results of one run. Its JSON form has a stable schema.
 #[derive(Clone, Debug)]
 pub struct BufferSummary {
     /// The policy.
@@ -67,9 +67,9 @@ pub struct BufferSummary {
     pub page_reads: u64,
     /// Page accesses that write.
     pub page_writes: u64,
-    /// Those that read a page of the buffer.
+    /// Number of them that read a page of the buffer.
     pub read_hits: u64,
-    /// Those that wrote a page of the buffer.
+    /// Number of them that wrote a page of the buffer.
     pub write_hits: u64,
     /// Writes to the NAND: of one page, or of several pages of one flash block together.
     pub flushes: u64,
@@ -100,7 +100,7 @@ pub struct BufferPolicySummary {
     pub parameters: Map<String, Value>,
 }
 
-/// Number of flushes that wrote so many pages.
+/// Number of flushes that wrote that number of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FlushSize {
     /// Pages.
@@ -109,7 +109,7 @@ pub struct FlushSize {
     pub flushes: u64,
 }
 
-/// What became of the SSD.
+/// State of the SSD after the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct SsdSummary {
     /// Its name.
@@ -120,13 +120,13 @@ pub struct SsdSummary {
     pub page_size_bytes: u32,
     /// Pages per block.
     pub pages_per_block: u32,
-    /// Where pages lie: at their own numbers, or squeezed together.
+    /// Addresses of pages: their own numbers, or squeezed together.
     pub addresses: &'static str,
-    /// From the first arrival to the last answer, in seconds.
+    /// Time from the first arrival to the last answer, in seconds.
     pub duration_s: f64,
     /// Requests that lie before the one before them in the trace, and were taken to come with it.
     pub time_reversals: u64,
-    /// What placement did; none in a drive without it.
+    /// Effect of placement; `None` in a drive without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementSummary>,
     /// Its figures.
@@ -142,7 +142,7 @@ struct Layout {
     /// Pages of the trace per flash block.
     pages_per_block: u32,
     placement: Option<Placement>,
-    /// Where pages lie, as policies see it.
+    /// Map of pages to addresses, as policies see it.
     geometry: Geometry,
 }
 
@@ -152,12 +152,13 @@ impl BufferSummary {
         self.write_hits as f64 / (self.page_writes as f64).max(1.0)
     }
 
-    /// Blocks erased; none without an SSD.
+    /// Return the number of blocks erased; none without an SSD.
     pub fn erase_count(&self) -> Option<u64> {
         Some(self.ssd.as_ref()?.metrics.erase_count)
     }
 
-    /// Pages programmed divided by pages flushed; none without an SSD, or without a flush.
+    /// Return the number of pages programmed divided by pages flushed; none without an SSD, or
+    /// without a flush.
     pub fn write_amplification(&self) -> Option<f64> {
         let ssd = self.ssd.as_ref()?;
         let metrics = &ssd.metrics;
@@ -176,13 +177,13 @@ impl BufferSummary {
 }
 
 impl BufferedSsd {
-    /// The drive as it comes, empty.
+    /// Return the drive as it comes, empty.
     pub fn new(config: SsdConfig) -> Self {
         Self { config, precondition: None, streams: None }
     }
 
-    /// The same drive, so large that every page of the trace, each at its place in its flash block,
-    /// takes this share of it, above 0 and at most 1.
+    /// Return the same drive, so large that every page of the trace, each at its place in its flash
+    /// block, takes this share of it, above 0 and at most 1.
     ///
     /// # Errors
     /// Pages that are no multiple of the drive's, or a drive that would be too large.
@@ -220,7 +221,7 @@ impl Layout {
     }
 }
 
-/// Pages of the trace per flash block.
+/// Return the number of pages of the trace per flash block.
 fn pages_per_block(config: &SsdConfig, subpages: u32) -> u32 {
     (config.pages_per_block / subpages).max(1)
 }

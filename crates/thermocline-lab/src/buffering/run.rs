@@ -21,10 +21,10 @@ use crate::{
     Arrivals, LabError, PlacementSummary, ResponseSummary, Streams, TraceSummary, Watch, summary,
 };
 
-/// How long the buffer takes to serve the pages of a request: SSDsim's constant.
+/// Time that the buffer takes to serve the pages of a request: SSDsim's constant.
 const BUFFER_NS: u64 = 1_000;
 
-/// How many accesses ahead the policy's state is asked for.
+/// Number of accesses ahead at which the policy's state is prefetched.
 const PREFETCH_ACCESSES: usize = 16;
 
 /// See [`run_buffer`](super::run_buffer).
@@ -95,8 +95,8 @@ pub(super) fn run(
     Ok(summarise(&stage, policy, buffer_pages, ssd))
 }
 
-/// The placement handles of a drive that has some, with what chooses among them. `writes` are what the
-/// buffer will flush, for an oracle.
+/// Return the placement handles of a drive that has some, with what chooses among them. `writes`
+/// are what the buffer will flush, for an oracle.
 fn handles(
     ssd: &BufferedSsd,
     pages: u32,
@@ -108,7 +108,7 @@ fn handles(
     Ok(Some(Handles::new(placement.handles, streams, chooser)))
 }
 
-/// The figures of a run.
+/// Return the figures of a run.
 fn summarise(
     stage: &Stage<'_>,
     policy: BufferPolicySummary,
@@ -160,7 +160,7 @@ struct Stage<'a> {
     traffic: Traffic,
 }
 
-/// What a timed run found besides its tally.
+/// Results of a timed run besides its tally.
 struct Timed {
     response_us: ResponseSummary,
     duration_s: f64,
@@ -254,7 +254,7 @@ struct Request {
     op: Op,
     /// Its requests to the SSD that are not completed.
     pending: u32,
-    /// When it is answered, as far as that is known.
+    /// Time of the answer, as far as it is known.
     answered: Nanos,
 }
 
@@ -270,10 +270,10 @@ struct Drive<'a> {
     arriving: Request,
     requests: Vec<Request>,
     free_requests: Vec<u32>,
-    /// For the tickets from `first_ticket` on: the request that each belongs to.
+    /// Request that each ticket from `first_ticket` on belongs to.
     waiting: VecDeque<Option<u32>>,
     first_ticket: u64,
-    /// When requests are answered that wait for the buffer only; kept for closed loops.
+    /// Answer times of requests that wait for the buffer only; kept for closed loops.
     buffered: BinaryHeap<Reverse<Nanos>>,
     tickets: Vec<u64>,
     completed: Vec<Completion>,
@@ -371,7 +371,7 @@ impl<'a> Drive<'a> {
         self.arriving = Request { arrival: self.now, op, pending: 0, answered: self.now };
     }
 
-    /// An access of the arriving request asks for this.
+    /// Take the traffic of one access of the arriving request.
     fn take(&mut self, traffic: &Traffic) -> Result<(), LabError> {
         if traffic.is_buffered {
             self.arriving.answered = Nanos(self.arriving.arrival.0 + BUFFER_NS);

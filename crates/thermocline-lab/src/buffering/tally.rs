@@ -1,4 +1,4 @@
-//! What a buffer's actions add up to.
+//! Sums over a buffer's actions.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) struct Tally {
     pages_per_block: u64,
 }
 
-/// What an access asks of the NAND.
+/// Operations that an access asks of the NAND.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     pub(super) reads: Vec<PageId>,
@@ -37,7 +37,8 @@ pub(super) struct Traffic {
 }
 
 impl Tally {
-    /// Nothing so far. Pages that are written together to one block are one flush.
+    /// Create an empty tally. Pages that are written together to one block are one flush. Pages
+    /// that are written together to one block are one flush.
     pub(super) fn new(geometry: &Geometry, pages_per_block: u32) -> Self {
         Self {
             reads: 0,
@@ -102,7 +103,7 @@ impl Tally {
         }
     }
 
-    /// Pages that the NAND lacks.
+    /// Return the number of pages that the NAND lacks.
     pub(super) fn dirty_pages(&self) -> u64 {
         self.is_dirty.iter().filter(|&&is_dirty| is_dirty).count() as u64
     }

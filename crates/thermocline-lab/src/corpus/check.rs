@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::manifest::{Dataset, Entry, Manifest, Ops, Split};
 use crate::{LabError, Watch};
 
-/// The result of one trace's check. Its JSON form is a contract.
+/// The result of one trace's check. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
     /// Its data set.
@@ -17,13 +17,13 @@ pub struct Checked {
     pub trace: String,
     /// Its side of the split.
     pub split: Option<Split>,
-    /// What was found; `None` if it could not be read.
+    /// Findings; `None` if it could not be read.
     pub found: Option<Found>,
-    /// What is wrong, each with its remedy; none if all is right.
+    /// Faults, each with its remedy; empty if there are none.
     pub problems: Vec<String>,
 }
 
-/// What a trace is.
+/// Properties of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Found {
     /// SHA-256 of the stored file; of a recording, of its files one after the other.
@@ -112,7 +112,7 @@ impl Manifest {
     }
 }
 
-/// The lines of the keys that the manifest does not have.
+/// Return the lines of the keys that the manifest does not have.
 fn missing_keys(entry: &Entry, found: &Found) -> Vec<String> {
     let numbers = [
         ("bytes", entry.bytes, found.bytes),
@@ -167,13 +167,13 @@ fn find(entry: &Entry, watch: &Watch) -> Result<Found, LabError> {
     })
 }
 
-/// The length of a file.
+/// Return the length of a file.
 pub(super) fn file_bytes(path: &Path) -> Result<u64, LabError> {
     let metadata = std::fs::metadata(path).map_err(|error| LabError::file(path, error))?;
     Ok(metadata.len())
 }
 
-/// What of a trace is not as the manifest says.
+/// Return the differences of a trace from the manifest.
 fn problems(entry: &Entry, found: &Found) -> Vec<String> {
     let mut problems = vec![];
     match &entry.sha256 {

@@ -15,7 +15,7 @@ use crate::compiled_cache::compiled_path;
 use crate::sweep::{HashWriter, hex};
 use crate::{LabError, Watch};
 
-/// What became of a trace that was to be fetched.
+/// Outcome of fetching a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fetched {
@@ -138,7 +138,7 @@ fn make(entry: &Entry, generate: &Generated) -> Result<(), LabError> {
     Ok(atomic::persist(made, path)?)
 }
 
-/// The hash of a file from its beginning.
+/// Return the hash of a file from its beginning.
 fn sha256(mut file: &File) -> io::Result<String> {
     file.rewind()?;
     let mut hash = HashWriter(Sha256::new());
@@ -164,7 +164,7 @@ pub fn compile(entry: &Entry, folder: &Path, watch: &Watch) -> Result<bool, LabE
     Ok(true)
 }
 
-/// The hash that the manifest must have.
+/// Return the hash that the manifest must have.
 pub(super) fn required_sha256(entry: &Entry) -> Result<&str, LabError> {
     entry.sha256.as_deref().ok_or_else(|| LabError::BadTrace {
         place: entry.source.place.clone().unwrap_or_default(),

@@ -29,9 +29,9 @@ pub struct Manifest {
 pub struct Dataset {
     /// Its name, unique in the manifest; a folder of the results is called after it.
     pub name: String,
-    /// Where it comes from.
+    /// Origin.
     pub origin: Option<String>,
-    /// What to cite.
+    /// Citation.
     pub citation: Option<String>,
     /// Its licence, in words.
     pub licence: String,
@@ -39,7 +39,7 @@ pub struct Dataset {
     pub redistribute: bool,
     /// Its page on the web.
     pub url: Option<String>,
-    /// What kind of cache its traces were taken from.
+    /// Kind of cache that its traces were taken from.
     pub class: Class,
     /// Its traces, in the order of the file.
     pub traces: Vec<Entry>,
@@ -52,9 +52,9 @@ pub struct Entry {
     pub name: String,
     /// The file, and how it is read.
     pub source: TraceSource,
-    /// Where to get it from: pieces of the stored file, in order.
+    /// Addresses of the pieces of the stored file, in order.
     pub urls: Vec<String>,
-    /// How to make it, if it is synthetic.
+    /// Options for generating it, if it is synthetic.
     pub generate: Option<Generated>,
     /// SHA-256 of the stored file; of a recording, of its files one after the other.
     pub sha256: Option<String>,
@@ -64,11 +64,11 @@ pub struct Entry {
     pub requests: Option<u64>,
     /// Distinct pages.
     pub objects: Option<u64>,
-    /// What its operations are.
+    /// Kind of its operations.
     pub ops: Option<Ops>,
-    /// How it was sampled from a larger trace, if it was.
+    /// Sampling from a larger trace, if it was sampled.
     pub sampling: Option<Sampled>,
-    /// Which side of the split it is on; `None` in a manifest without a split.
+    /// Side of the split; `None` in a manifest without a split.
     pub split: Option<Split>,
     /// Traces of one workload are on the same side of the split.
     pub workload: Option<String>,
@@ -76,7 +76,7 @@ pub struct Entry {
     pub(super) path_line: usize,
 }
 
-/// What kind of cache a trace was taken from.
+/// Kind of cache that a trace was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -104,7 +104,7 @@ pub enum Split {
     HoldOut,
 }
 
-/// What the operations of a trace are.
+/// Kind of a trace's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ops {
@@ -114,17 +114,17 @@ pub enum Ops {
     ReadsOnly,
 }
 
-/// How a trace was sampled from a larger one.
+/// Sampling of a trace from a larger one.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampled {
     /// The share that was taken, above 0 and at most 1.
     pub share: f64,
-    /// What was sampled: `pages`, `volumes`, `requests`, or in other words.
+    /// Sampled items: `pages`, `volumes`, `requests`, or in other words.
     pub by: String,
 }
 
-/// How a synthetic trace is made; the keys are those of `thermocline trace generate`.
+/// Options of a synthetic trace; the keys are those of `thermocline trace generate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Generated {
@@ -215,7 +215,7 @@ struct TraceSection {
     only: Classes,
     #[serde(default)]
     volumes: VolumesWord,
-    /// What the pages of objects with sizes are; `objects` is how many there are.
+    /// Rule by which objects with sizes get pages; `objects` is their number.
     #[serde(default, rename = "as")]
     read_as: ObjectsWord,
     columns: Option<Described>,
@@ -252,7 +252,7 @@ impl Manifest {
         Ok(Self { path: path.to_owned(), datasets })
     }
 
-    /// The traces with their data sets, in the order of the file.
+    /// Return the traces with their data sets, in the order of the file.
     pub fn entries(&self) -> impl Iterator<Item = (&Dataset, &Entry)> {
         self.datasets
             .iter()
@@ -266,7 +266,7 @@ impl Manifest {
 }
 
 impl Generated {
-    /// What the generator takes.
+    /// Return the options of the generator.
     pub(super) fn options(&self) -> Options {
         Options {
             pattern: match self.kind {
@@ -291,7 +291,7 @@ impl Generated {
 }
 
 impl Split {
-    /// Its word in manifests and results.
+    /// Return its word in manifests and results.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Tune => "tune",
@@ -317,7 +317,7 @@ impl FromStr for Split {
 }
 
 impl Class {
-    /// Its word in manifests and results.
+    /// Return its word in manifests and results.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Block => "block",
@@ -330,7 +330,7 @@ impl Class {
     }
 }
 
-/// The data sets of a text; paths in it are relative to `root`.
+/// Return the data sets of a text; paths in it are relative to `root`.
 fn parse(text: &str, root: &Path) -> Result<Vec<Dataset>, LabError> {
     let places = Places::new(text, Origin::File)?;
     let file: File = toml::from_str(text).map_err(|error| places.misread(&error))?;
@@ -355,7 +355,7 @@ struct Reading<'a> {
     root: &'a Path,
 }
 
-/// The steps to a key of a trace.
+/// Return the steps to a key of a trace.
 const fn trace_key(dataset: usize, trace: usize, key: &str) -> [Step<'_>; 5] {
     [Key("dataset"), At(dataset), Key("trace"), At(trace), Key(key)]
 }

@@ -33,7 +33,7 @@ use crate::{
 /// The parameter that says where a policy's random numbers begin.
 const SEED: &str = "seed";
 
-/// What is to be run over a corpus.
+/// Runs to make over a corpus.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Request {
     /// The policies of caches.
@@ -43,7 +43,7 @@ pub struct Request {
     pub spec: HierarchySpec,
     /// Write buffers with their sizes and drive, if any.
     pub buffers: Option<BufferSpec>,
-    /// How runs of caches are made.
+    /// Options of runs of caches.
     pub options: RunOptions,
     /// Number of seeds a policy that draws random numbers runs with, unless its seed is given.
     pub seeds: u64,
@@ -104,7 +104,7 @@ pub(super) struct BufferPoint {
     parameters: String,
     size: String,
     hierarchy: String,
-    /// What its results depend on besides the trace.
+    /// Text of everything but the trace that its results depend on.
     identity: String,
 }
 
@@ -160,13 +160,13 @@ impl Plan {
         self.sample.is_some()
     }
 
-    /// A trace in words: `dataset/trace`.
+    /// Return a trace in words: `dataset/trace`.
     pub fn trace_name(&self, trace: usize) -> String {
         let PlannedTrace { dataset, entry, .. } = &self.traces[trace];
         format!("{dataset}/{}", entry.name)
     }
 
-    /// A point of a trace in words.
+    /// Return a point of a trace in words.
     pub fn describe(&self, trace: usize, point: usize) -> String {
         let row = self.row(&self.traces[trace], point);
         format!("`{}` with {} on `{}/{}`", row.policy, row.size, row.dataset, row.trace)
@@ -207,7 +207,7 @@ impl Plan {
         cache.open(&entry.source, sha256, watch, 1, bring)
     }
 
-    /// The key of a point's result: a hash of all that it depends on.
+    /// Return the key of a point's result: a hash of all that it depends on.
     pub(super) fn key(&self, trace: &PlannedTrace, point: usize) -> String {
         let source = &trace.entry.source;
         let identity = match self.caches.get(point) {
@@ -228,7 +228,7 @@ impl Plan {
         hex(&Sha256::digest(identity))[..32].to_owned()
     }
 
-    /// The row of a point, without figures.
+    /// Return the row of a point, without figures.
     pub(super) fn row(&self, trace: &PlannedTrace, point: usize) -> Row {
         let (kind, policy, parameters, seed, size, hierarchy) = match self.caches.get(point) {
             Some(cache) => {
@@ -260,7 +260,7 @@ impl Plan {
         }
     }
 
-    /// Only the tune side of a split may see several settings of one policy.
+    /// Check that only the tune side of a split sees several settings of one policy.
     fn check_split(&self, request: &Request) -> Result<(), LabError> {
         let is_tuned = |one: &ParameterSpec| {
             let all = request.spec.parameters.iter();
@@ -283,7 +283,7 @@ impl Plan {
 }
 
 impl PlannedTrace {
-    /// Its compiled form in a folder of `corpus compile`, if it is there.
+    /// Return its compiled form in a folder of `corpus compile`, if it is there.
     pub(super) fn compiled(&self, folder: Option<&Path>) -> Option<PathBuf> {
         let path = compiled_path(folder?, &self.entry.source, &self.sha256);
         path.exists().then_some(path)
@@ -322,7 +322,7 @@ fn traces(manifest: &Manifest, request: &Request) -> Result<Vec<PlannedTrace>, L
     Ok(traces)
 }
 
-/// The caches of a request: policies by parameters by seeds by sizes.
+/// Return the caches of a request: policies by parameters by seeds by sizes.
 fn cache_points(request: &Request, policies: &[PolicyEntry]) -> Result<Vec<CachePoint>, LabError> {
     let spec = &request.spec;
     let identifier = spec.identifier()?;
@@ -347,7 +347,7 @@ fn cache_points(request: &Request, policies: &[PolicyEntry]) -> Result<Vec<Cache
     Ok(points)
 }
 
-/// Every combination of the values of a policy's parameters, and its seeds.
+/// Return every combination of the values of a policy's parameters, and its seeds.
 fn settings(
     given: &[ParameterSpec],
     policy: &PolicyEntry,
@@ -448,7 +448,8 @@ fn hierarchy(configuration: &Configuration, options: RunOptions) -> String {
     canonical(&Value::Object(all))
 }
 
-/// The write buffers of a specification, in the order of its configurations: by size, then by policy.
+/// Return the write buffers of a specification, in the order of its configurations: by size, then
+/// by policy.
 fn buffer_points(spec: &BufferSpec) -> Result<Vec<BufferPoint>, LabError> {
     let (policies, drive) = spec.buffers()?.identity();
     let hierarchy = json!({

@@ -22,7 +22,7 @@ const METADATA: (&str, &str) = ("thermocline_corpus", "1");
 pub const RESULTS_VERSION: u32 = 2;
 /// The file in the folder of each data set.
 const FILE: &str = "results.parquet";
-/// How the folders of data sets begin.
+/// Prefix of the folders of data sets.
 const FOLDER: &str = "dataset=";
 /// Columns of text, in the order of the file.
 const TEXTS: [&str; 10] = [
@@ -99,7 +99,7 @@ pub struct Row {
 }
 
 impl Number {
-    /// The number.
+    /// Return the number.
     pub const fn value(self) -> f64 {
         match self {
             Self::Count(count) => count as f64,
@@ -109,13 +109,13 @@ impl Number {
 }
 
 impl Row {
-    /// A figure by the name of its column.
+    /// Return a figure by the name of its column.
     pub fn figure(&self, column: &str) -> Option<f64> {
         self.figures.get(column).copied().map(Number::value)
     }
 
-    /// What the row is about: a newer row about the same replaces it. A sample does not replace a full
-    /// simulation.
+    /// Return the subject of the row: a newer row of the same subject replaces it. A sample does
+    /// not replace a full simulation.
     pub(super) fn subject(&self) -> Subject<'_> {
         (
             [&self.trace, &self.kind, &self.policy, &self.parameters, &self.size, &self.hierarchy],
@@ -227,7 +227,7 @@ impl Row {
     }
 }
 
-/// What makes two rows results of the same thing.
+/// Subject of a row: two rows of one subject are results of the same thing.
 pub(super) type Subject<'a> = ([&'a String; 6], Option<u64>, bool);
 
 #[expect(
@@ -239,7 +239,7 @@ fn rounded(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// All rows of a data set of results, by data set, each in the order of its file.
+/// Return all rows of a data set of results, by data set, each in the order of its file.
 ///
 /// # Errors
 /// A folder that cannot be read or has no results, or a file that is not one of results.
@@ -255,7 +255,7 @@ pub fn read(folder: &Path) -> Result<Vec<Row>, LabError> {
     Ok(rows)
 }
 
-/// The data sets in a folder of results, with their files, sorted.
+/// Return the data sets in a folder of results, with their files, sorted.
 pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, LabError> {
     let failed = |error: std::io::Error| LabError::file(folder, error);
     let mut files = vec![];
@@ -273,7 +273,7 @@ pub(super) fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, LabError> {
     Ok(files)
 }
 
-/// The file of one data set.
+/// Return the file of one data set.
 pub(super) fn file_of(folder: &Path, dataset: &str) -> PathBuf {
     folder.join(format!("{FOLDER}{dataset}")).join(FILE)
 }
@@ -295,7 +295,7 @@ fn opened(path: &Path) -> Result<ColumnReader<'_>, LabError> {
     }
 }
 
-/// The keys of the rows of a file.
+/// Return the keys of the rows of a file.
 pub(super) fn keys(path: &Path) -> Result<Vec<String>, LabError> {
     let reader = opened(path)?;
     let mut keys = vec![];
@@ -305,7 +305,7 @@ pub(super) fn keys(path: &Path) -> Result<Vec<String>, LabError> {
     Ok(keys)
 }
 
-/// The names of the columns of figures of a file.
+/// Return the names of the columns of figures of a file.
 pub(super) fn figure_columns(path: &Path) -> Result<Vec<String>, LabError> {
     let is_figure = |name: &String| {
         !TEXTS.contains(&name.as_str()) && !["split", "seed", "rate"].contains(&name.as_str())
@@ -313,7 +313,7 @@ pub(super) fn figure_columns(path: &Path) -> Result<Vec<String>, LabError> {
     Ok(opened(path)?.names().into_iter().filter(is_figure).collect())
 }
 
-/// The rows of a file.
+/// Return the rows of a file.
 pub(super) fn read_file(path: &Path, dataset: &str) -> Result<Vec<Row>, LabError> {
     let reader = opened(path)?;
     let columns = figure_columns(path)?;
@@ -439,7 +439,7 @@ fn values(rows: &[Row], columns: &BTreeMap<String, bool>) -> Vec<Column> {
     values
 }
 
-/// A JSON object with sorted keys, as text: equal objects are equal texts.
+/// Return a JSON object with sorted keys, as text: equal objects are equal texts.
 pub(super) fn canonical(value: &Value) -> String {
     value.to_string()
 }

@@ -33,30 +33,30 @@ mod writing;
 
 /// Bytes that a policy's tables take per page of the footprint, at most.
 const POLICY_BYTES_PER_PAGE: u64 = 96;
-/// What stands between the data set and the key in the name of a part; no data set's name has it.
+/// Separator of the data set and the key in the name of a part; no data set's name contains it.
 const SEPARATOR: char = '~';
 
-/// How a plan is run.
+/// Settings of a plan's run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// How many points run at once, at least 1.
+    /// Number of points that run at once, at least 1.
     pub threads: usize,
     /// Bytes that traces and policies may take together, as far as can be foreseen.
     pub memory_bytes: u64,
-    /// Where compiled traces are, if there are any.
+    /// Folder of compiled traces, if there is one.
     pub compiled: Option<PathBuf>,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many points were finished before.
+    /// Number of points that were finished before.
     Reused(usize),
-    /// So many more points are finished.
+    /// Number of points that were finished since the last report.
     Finished(usize),
 }
 
-/// What became of a run. Its JSON form is a contract.
+/// Outcome of a run. Its JSON form has a stable schema. Its JSON form has a stable schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Outcome {
     /// Traces that took part.
@@ -106,7 +106,7 @@ struct Open {
     bytes: u64,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct State {
     next: usize,
     opening: usize,
@@ -118,7 +118,7 @@ struct State {
     error: Option<LabError>,
 }
 
-/// What a thread does next.
+/// Next step of a thread.
 enum Step {
     Open(usize),
     Run(usize, Arc<CompiledTrace>, Job),
@@ -126,7 +126,7 @@ enum Step {
 }
 
 impl Running {
-    /// The points that must be run, by trace, the most expensive traces first.
+    /// Return the points that must be run, by trace, the most expensive traces first.
     pub fn units(&self) -> &[Unit] {
         &self.units
     }
@@ -236,7 +236,7 @@ impl Plan {
         running.finish(self, left_out)
     }
 
-    /// The folder holds no other corpus.
+    /// Check that the folder holds no other corpus.
     fn check_datasets(&self, output: &Path) -> Result<(), LabError> {
         if !output.is_dir() {
             return Ok(());
@@ -253,7 +253,7 @@ impl Plan {
         }
     }
 
-    /// The traces that have something to run, the most expensive first.
+    /// Return the traces that have something to run, the most expensive first.
     fn units(&self, known: &HashSet<String>, outcome: &mut Outcome) -> Vec<Unit> {
         let mut units = vec![];
         for (number, trace) in self.traces.iter().enumerate() {
@@ -369,7 +369,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The newest row about each subject, of traces that the manifest has.
+    /// Return the newest row about each subject, of traces that the manifest has.
     fn rows_of(
         &self,
         dataset: &str,
@@ -432,7 +432,7 @@ struct Workshop<'a> {
 }
 
 impl Workshop<'_> {
-    /// Does one step after the other until nothing is left, or one fails.
+    /// Work step by step until nothing is left, or one fails.
     fn work(&self, sender: &Sender<Row>) {
         loop {
             let done = match self.next() {
@@ -495,7 +495,7 @@ impl Workshop<'_> {
         }
     }
 
-    /// What a trace takes with one policy per thread.
+    /// Estimate the memory that a trace takes with one policy per thread.
     const fn needed_bytes(&self, expected_bytes: u64) -> u64 {
         let threads = self.settings.threads as u64;
         expected_bytes + expected_bytes / 4 * threads
@@ -525,7 +525,7 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// The trace of a unit: compiled before, or decoded now after its hash is checked.
+    /// Return the trace of a unit: compiled before, or decoded now after its hash is checked.
     fn compiled(&self, unit: &Unit) -> Result<CompiledTrace, LabError> {
         let planned = &self.plan.traces[unit.trace];
         let PlannedTrace { entry, sha256, .. } = planned;

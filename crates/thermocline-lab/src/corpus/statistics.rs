@@ -22,8 +22,8 @@ pub const INTERVAL_TRACES_MIN: usize = 5;
 /// The number of pairs up to which the distribution of signed ranks is computed exactly, as in scipy.
 const EXACT_PAIRS_MAX: usize = 50;
 
-/// How much less a policy has of something than a baseline: `(f - m) / f` if it has less, and
-/// `-(m - f) / m` if it has more, so that twice as much is as bad as half as much is good.
+/// Return the relative reduction of a policy's figure against a baseline: `(f - m) / f` if it is
+/// less, and `-(m - f) / m` if it is more, so that twice as much is as bad as half as much is good.
 ///
 /// In \[-1, 1\]. `None` if neither has any, or if one of them is negative or not a number.
 ///
@@ -39,8 +39,8 @@ pub fn reduction(baseline: f64, value: f64) -> Option<f64> {
     is_defined.then(|| (baseline - value) / larger)
 }
 
-/// The value below which a share `p` of the values lies: linear between the two that are nearest to
-/// place `(n - 1) p`. The values must ascend; `None` if there are none.
+/// Return the value below which a share `p` of the values lies: linear between the two that are
+/// nearest to place `(n - 1) p`. The values must ascend; `None` if there are none.
 pub fn percentile(ascending: &[f64], p: f64) -> Option<f64> {
     let last = ascending.len().checked_sub(1)?;
     let place = last as f64 * p.clamp(0.0, 1.0);
@@ -55,30 +55,30 @@ pub fn percentile(ascending: &[f64], p: f64) -> Option<f64> {
     Some(low + (high - low) * (place - below as f64))
 }
 
-/// The mean; `None` without values.
+/// Return the mean; `None` without values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The median; `None` without values.
+/// Return the median; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(&sorted(values), 0.5)
 }
 
-/// The values in ascending order.
+/// Return the values in ascending order.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The rank of each value: 1 for the greatest. Equal values share the mean of their ranks.
+/// Return the rank of each value: 1 for the greatest. Equal values share the mean of their ranks.
 pub fn ranks_descending(values: &[f64]) -> Vec<f64> {
     let negated: Vec<f64> = values.iter().map(|value| -value).collect();
     ranks(&negated)
 }
 
-/// The rank of each value: 1 for the least. Equal values share the mean of their ranks.
+/// Return the rank of each value: 1 for the least. Equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&one, &other| values[one].total_cmp(&values[other]));
@@ -94,7 +94,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// What Friedman's test says of `k` policies on `n` traces.
+/// Result of Friedman's test of `k` policies on `n` traces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Friedman {
     /// The mean rank of each policy.
@@ -142,7 +142,7 @@ pub fn friedman(rows: &[Vec<f64>]) -> Option<Friedman> {
     })
 }
 
-/// The sum of `t^3 - t` over the groups of equal ranks, `t` being how many share one.
+/// Return the sum of `t^3 - t` over the groups of equal ranks, `t` being how many share one.
 fn tie_excess(ranks: &[f64]) -> f64 {
     let sorted = sorted(ranks);
     let groups = sorted.chunk_by(|one, other| one.total_cmp(other).is_eq());
@@ -161,7 +161,7 @@ pub fn critical_difference(policies: usize, traces: usize) -> Option<f64> {
     Some(q * (k * (k + 1.0) / (6.0 * traces as f64)).sqrt())
 }
 
-/// The range of `k` normal variables that a share `p` of draws does not exceed.
+/// Return the range of `k` normal variables that a share `p` of draws does not exceed.
 fn studentized_range(k: usize, p: f64) -> f64 {
     let (mut low, mut high) = (0.0_f64, 20.0_f64);
     for _ in 0..60 {
@@ -175,8 +175,8 @@ fn studentized_range(k: usize, p: f64) -> f64 {
     low
 }
 
-/// The probability that the range of `k` normal variables is below `q`, by Simpson's rule over the
-/// place of the greatest.
+/// Return the probability that the range of `k` normal variables is below `q`, by Simpson's rule
+/// over the place of the greatest.
 fn range_below(q: f64, k: usize) -> f64 {
     const STEPS: u32 = 512;
     let (low, high) = (-8.0, 8.0);
@@ -196,19 +196,19 @@ fn range_below(q: f64, k: usize) -> f64 {
     k as f64 * sum * width / 3.0
 }
 
-/// The probability that a normal variable is below `z`.
+/// Return the probability that a normal variable is below `z`.
 fn normal_below(z: f64) -> f64 {
     let half = upper_gamma(0.5, z * z / 2.0) / 2.0;
     if z < 0.0 { half } else { 1.0 - half }
 }
 
-/// The probability that a chi-squared variable of some degrees of freedom is above `x`.
+/// Return the probability that a chi-squared variable of some degrees of freedom is above `x`.
 fn chi_squared_above(x: f64, degrees: f64) -> f64 {
     upper_gamma(degrees / 2.0, x / 2.0)
 }
 
-/// The regularised upper incomplete gamma function: a series below `a + 1`, a continued fraction
-/// (Lentz's) above.
+/// Return the regularised upper incomplete gamma function: a series below `a + 1`, a continued
+/// fraction (Lentz's) above.
 #[expect(clippy::many_single_char_names, reason = "the names of the formulas")]
 fn upper_gamma(a: f64, x: f64) -> f64 {
     const TERMS_MAX: u32 = 1000;
@@ -250,7 +250,8 @@ fn nonzero(value: f64) -> f64 {
     if value.abs() < 1e-300 { 1e-300 } else { value }
 }
 
-/// The logarithm of the gamma function above 0, by Stirling's series after shifting up to 10.
+/// Return the logarithm of the gamma function above 0, by Stirling's series after shifting up to
+/// 10.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {
@@ -264,8 +265,8 @@ fn ln_gamma(mut x: f64) -> f64 {
     (x - 0.5) * libm::log(x) - x + libm::log(2.0 * PI) / 2.0 + series - shift
 }
 
-/// The probability, by Wilcoxon's signed-rank test, of differences as far from 0 if either sign were as
-/// likely. Differences of 0 are left out; 1 if nothing is left.
+/// Return the probability, by Wilcoxon's signed-rank test, of differences as far from 0 if either
+/// sign were as likely. Differences of 0 are left out; 1 if nothing is left.
 ///
 /// Exact for up to 50 differences without ties or zeros, else by the normal approximation with the
 /// correction for ties, both as scipy does it.
@@ -295,7 +296,8 @@ pub fn wilcoxon(differences: &[f64]) -> f64 {
     (2.0 * normal_below(z)).min(1.0)
 }
 
-/// The two-sided probability of a sum of ranks as small, over all signs of the ranks 1 to `n`.
+/// Return the two-sided probability of a sum of ranks as small, over all signs of the ranks 1 to
+/// `n`.
 fn exact_signed_ranks(n: usize, statistic: f64) -> f64 {
     let total = n * (n + 1) / 2;
     let mut ways = vec![0.0_f64; total + 1];
@@ -315,8 +317,8 @@ fn exact_signed_ranks(n: usize, statistic: f64) -> f64 {
     (2.0 * below / all).min(1.0)
 }
 
-/// The probabilities of several tests together, by Holm's correction: each is comparable with the
-/// level that all are to have.
+/// Return the probabilities of several tests together, by Holm's correction: each is comparable
+/// with the level that all are to have.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|&one, &other| p_values[one].total_cmp(&p_values[other]));
@@ -344,9 +346,9 @@ pub struct Estimate {
 /// Resampled means of several policies, all policies of one resample on the same traces.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
-    /// Of all traces, for each policy.
+    /// Mean over all traces, for each policy.
     means: Vec<f64>,
-    /// For each resample, the mean of each policy.
+    /// Mean of each policy, for each resample.
     resampled: Vec<Vec<f64>>,
 }
 
@@ -388,12 +390,12 @@ impl Bootstrap {
         Self { means, resampled: draws }
     }
 
-    /// The mean of one policy's values.
+    /// Return the mean of one policy's values.
     pub fn mean(&self, policy: usize) -> Estimate {
         self.estimate(|means| means[policy])
     }
 
-    /// The mean difference of the values of two policies on the same traces.
+    /// Return the mean difference of the values of two policies on the same traces.
     pub fn difference(&self, one: usize, other: usize) -> Estimate {
         self.estimate(|means| means[one] - means[other])
     }
@@ -407,7 +409,7 @@ impl Bootstrap {
     }
 }
 
-/// A generator for one of many streams of a seed.
+/// Return a generator for one of many streams of a seed.
 fn stream(seed: u64, number: u64) -> SplitMix64 {
     SplitMix64::new(SplitMix64::new(SplitMix64::new(seed).bits() ^ number).bits())
 }

@@ -31,26 +31,26 @@ pub const METRICS: [(&str, &str); 8] = [
 /// The figure by which filters look at a cache.
 const MISSES: &str = "miss_ratio";
 
-/// How results are compared.
+/// Options of a comparison of results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyOptions {
     /// The policies that others are compared with; the usual ones if empty.
     pub baselines: Vec<String>,
     /// The figures that are compared, by their columns; all if empty.
     pub metrics: Vec<String>,
-    /// Which traces are left out.
+    /// Traces that are left out.
     pub filters: Filters,
     /// A difference of reductions up to which two policies tie.
     pub tie: f64,
-    /// How often traces are resampled.
+    /// Number of times that traces are resampled.
     pub resamples: u32,
-    /// Where the random numbers of resamples begin.
+    /// Seed of the resamples.
     pub seed: u64,
     /// Takes traces of one side of the split only.
     pub split: Option<String>,
 }
 
-/// Which traces are left out of a comparison, as S3-FIFO's scripts do it.
+/// Traces that are left out of a comparison, as in S3-FIFO's scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Filters {
     /// Fewer entries than this in the smallest tier leave the trace out at that size.
@@ -79,18 +79,18 @@ pub struct Filtered {
     pub left: usize,
 }
 
-/// Comparisons of policies over traces. Its JSON form is a contract.
+/// Comparisons of policies over traces. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     /// Changes when older programs could misunderstand it.
     pub schema: u32,
-    /// Which traces are left out.
+    /// Traces that are left out.
     pub filters: Filters,
     /// A difference of reductions up to which two policies tie.
     pub tie: f64,
-    /// How often traces are resampled.
+    /// Number of times that traces are resampled.
     pub resamples: u32,
-    /// Where the random numbers of resamples begin.
+    /// Seed of the resamples.
     pub seed: u64,
     /// The side of the split that was taken; both if none.
     pub split: Option<String>,
@@ -114,11 +114,11 @@ pub struct Section {
     pub metric: String,
     /// The figure in words.
     pub metric_words: String,
-    /// What policies are compared with.
+    /// Policy with which others are compared.
     pub baseline: Baseline,
     /// `true` if some of the results are of samples.
     pub is_sampled: bool,
-    /// Which traces were left out.
+    /// Traces that were left out.
     pub filtered: Filtered,
     /// Each data set, and last all together, resampled within each.
     pub datasets: Vec<DatasetStatistics>,
@@ -135,7 +135,7 @@ pub struct DatasetStatistics {
     pub policies: Vec<PolicyStatistics>,
     /// Friedman's test of whether the policies differ at all; none with fewer than two traces or policies.
     pub friedman: Option<Friedman>,
-    /// Mean ranks that differ by less are not told apart (Nemenyi, 5 %).
+    /// Difference of mean ranks below which the test does not separate policies (Nemenyi, 5 %).
     pub critical_difference: Option<f64>,
     /// The best policy against each of the others.
     pub pairs: Vec<Pair>,
@@ -210,7 +210,7 @@ impl Default for StudyOptions {
 }
 
 impl Filters {
-    /// Those of S3-FIFO: 1000 entries, distinct sizes, no trace of first uses only.
+    /// Filters of S3-FIFO: 1000 entries, distinct sizes, no trace of first uses only.
     pub const PUBLISHED: Self = Self { min_entries: 1000, distinct_sizes: true, saturated: true };
     /// Takes every trace.
     pub const NONE: Self = Self { min_entries: 0, distinct_sizes: false, saturated: false };
@@ -276,7 +276,7 @@ impl Study {
     }
 }
 
-/// Every baseline that is named has a result.
+/// Return every baseline that is named has a result.
 fn check_baselines<'a>(
     baselines: &[String],
     labels: impl Iterator<Item = &'a String>,
@@ -313,7 +313,7 @@ struct Compared<'a> {
 }
 
 impl Comparison<'_> {
-    /// The comparison; `None` if the baseline or every policy lacks the figure.
+    /// Return the comparison; `None` if the baseline or every policy lacks the figure.
     fn section(&self, words: &str) -> Option<Section> {
         let has_metric = |one: &Observed| one.figures.contains_key(self.metric);
         let has = |policy: &str| {
@@ -348,7 +348,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// The traces that are left, and how many are not.
+    /// Return the traces that are left, and how many are not.
     fn compare(&self, policies: &[&str]) -> (Vec<Compared<'_>>, Filtered) {
         let mut filtered = Filtered { traces: self.observations.len(), ..Filtered::default() };
         let Filters { min_entries, distinct_sizes, saturated } = self.options.filters;
@@ -465,7 +465,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The best policy against each of the others, in their order.
+/// Return the best policy against each of the others, in their order.
 fn pairs(
     policies: &[&str],
     rows: &[Vec<f64>],

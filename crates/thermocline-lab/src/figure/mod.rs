@@ -28,17 +28,17 @@ pub struct Figure<S: 'static = Summary> {
     pub key: &'static str,
     /// Its unit in the JSON; empty for a share.
     pub unit: &'static str,
-    /// What it is.
+    /// Definition.
     pub definition: &'static str,
-    /// How tables and charts show it; none if only files have it.
+    /// Form in which tables and charts show it; `None` if only files have it.
     pub shown: Option<Shown>,
-    /// Where the JSON has it if it has no key of its own, names of objects separated by dots; `[]`
-    /// stands behind an array that has an element per tier.
+    /// Path in the JSON if it has no key of its own, names of objects separated by dots; `[]`
+    /// follows an array that has an element per tier.
     inside: Option<&'static str>,
     value: Found<S>,
 }
 
-/// How tables and charts show a figure.
+/// Form in which tables and charts show a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     /// Its title; `{in}` is where a tier is found (`in RAM`), `{Tier}` its name (`Flash`), and
@@ -46,38 +46,38 @@ pub struct Shown {
     pub title: &'static str,
     /// The unit that it is shown in.
     pub unit: &'static str,
-    /// From the unit of the JSON to this one.
+    /// Conversion from the unit of the JSON to this one.
     pub scale: fn(f64) -> f64,
-    /// How it is written, without the unit.
+    /// Formatter, without the unit.
     pub show: fn(f64) -> String,
     /// `true` if more of it is better.
     pub is_more_better: bool,
-    /// Which tables have it; of these only the ones in which a run has a value.
+    /// Tables that have it; of these only the ones in which a run has a value.
     pub on: On,
 }
 
-/// Where a figure is shown.
+/// Tables in which a figure is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// For every hierarchy, and every tier.
+    /// Every hierarchy, and every tier.
     Everything,
-    /// For hybrid caches: RAM, maybe flash, and the disk.
+    /// Hybrid caches: RAM, maybe flash, and the disk.
     Hybrids,
-    /// For hierarchies of any depth.
+    /// Hierarchies of any depth.
     Levels,
-    /// For hierarchies of any depth, and for hybrids with prices or access times of their own.
+    /// Hierarchies of any depth, and hybrids with prices or access times of their own.
     Latencies,
-    /// Where there are several caches.
+    /// Hierarchies with several caches.
     SeveralCaches,
-    /// For the cache tiers.
+    /// Cache tiers.
     Caches,
-    /// For the tiers below RAM of hybrid caches.
+    /// Tiers below RAM of hybrid caches.
     BelowRam,
-    /// On the terminal only, because it differs from run to run.
+    /// The terminal only, because it differs from run to run.
     Terminal,
 }
 
-/// How a figure is found in a run's results.
+/// Getter of a figure from a run's results.
 #[derive(Clone, Debug)]
 enum Found<S> {
     /// A count, of the whole run.
@@ -90,38 +90,38 @@ enum Found<S> {
     TierReal(fn(&S, usize) -> Option<f64>),
 }
 
-/// A figure as a catalogue has it. Its JSON form is a contract.
+/// A figure as a catalogue has it. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListedFigure {
     /// Its name.
     pub key: &'static str,
-    /// What it is of: a `run`, or each `tier`.
+    /// Scope: a `run`, or each `tier`.
     pub scope: &'static str,
-    /// Where the JSON of a run has it, as by [`Figure::path`].
+    /// Path in the JSON of a run, as by [`Figure::path`].
     pub path: String,
     /// Its unit there; empty for a share.
     pub unit: &'static str,
-    /// What it is.
+    /// Definition.
     pub definition: &'static str,
 }
 
-/// A figure of which less is better.
+/// Return a figure of which less is better.
 const fn less(on: On, title: &'static str, unit: &'static str, show: fn(f64) -> String) -> Shown {
     Shown { title, unit, scale: |value| value, show, is_more_better: false, on }
 }
 
-/// A figure of which more is better.
+/// Return a figure of which more is better.
 const fn more(on: On, title: &'static str, unit: &'static str, show: fn(f64) -> String) -> Shown {
     Shown { is_more_better: true, ..less(on, title, unit, show) }
 }
 
-/// A share that is shown in percent.
+/// Return a share that is shown in percent.
 const fn percent(shown: Shown) -> Shown {
     Shown { scale: |share| share * 100.0, ..shown }
 }
 
 impl<S> Figure<S> {
-    /// A count of the whole run.
+    /// Create a count of the whole run.
     const fn count(
         key: &'static str,
         unit: &'static str,
@@ -131,7 +131,7 @@ impl<S> Figure<S> {
         Self::new(key, unit, definition, Found::Count(value))
     }
 
-    /// A number of the whole run.
+    /// Create a number of the whole run.
     const fn real(
         key: &'static str,
         unit: &'static str,
@@ -141,7 +141,7 @@ impl<S> Figure<S> {
         Self::new(key, unit, definition, Found::Real(value))
     }
 
-    /// A count of each tier.
+    /// Create a count of each tier.
     const fn tier_count(
         key: &'static str,
         unit: &'static str,
@@ -151,7 +151,7 @@ impl<S> Figure<S> {
         Self::new(key, unit, definition, Found::TierCount(value))
     }
 
-    /// A number of each tier.
+    /// Create a number of each tier.
     const fn tier_real(
         key: &'static str,
         unit: &'static str,
@@ -170,13 +170,13 @@ impl<S> Figure<S> {
         Self { key, unit, definition, shown: None, inside: None, value }
     }
 
-    /// The same in an object of the JSON that has a type of its own.
+    /// Return the same in an object of the JSON that has a type of its own.
     const fn inside(mut self, path: &'static str) -> Self {
         self.inside = Some(path);
         self
     }
 
-    /// The same shown in tables and charts.
+    /// Return the same shown in tables and charts.
     const fn shown(mut self, shown: Shown) -> Self {
         self.shown = Some(shown);
         self
@@ -192,8 +192,8 @@ impl<S> Figure<S> {
         matches!(self.value, Found::Count(_) | Found::TierCount(_))
     }
 
-    /// Where the JSON of a run has it: names separated by dots, `[]` behind an array that has an
-    /// element per tier.
+    /// Return the path in the JSON of a run: names separated by dots, `[]` after an array that has
+    /// an element per tier.
     pub fn path(&self) -> String {
         match self.inside {
             Some(path) => path.into(),
@@ -202,13 +202,14 @@ impl<S> Figure<S> {
         }
     }
 
-    /// Its column for a tier in Parquet files and tables; `tier` is of no account if it is of runs.
+    /// Return its column for a tier in Parquet files and tables; `tier` is of no account if it is
+    /// of runs.
     pub fn column(&self, tier: &str) -> String {
         if self.is_of_tier() { format!("{tier}_{}", self.key) } else { self.key.into() }
     }
 
-    /// Its value for a tier, in the unit of the JSON; none if the run has no such figure. `tier` is
-    /// of no account if it is of runs.
+    /// Return its value for a tier, in the unit of the JSON; none if the run has no such figure.
+    /// `tier` is of no account if it is of runs.
     pub fn value(&self, run: &S, tier: usize) -> Option<f64> {
         match self.value {
             Found::Count(value) => Some(value(run)? as f64),
@@ -218,7 +219,7 @@ impl<S> Figure<S> {
         }
     }
 
-    /// Its value as JSON.
+    /// Return its value as JSON.
     fn json(&self, run: &S, tier: usize) -> Option<Value> {
         Some(match self.value {
             Found::Count(value) => value(run)?.into(),
@@ -229,7 +230,7 @@ impl<S> Figure<S> {
     }
 }
 
-/// The figure of this name that is not one of tiers.
+/// Return the figure of this name that is not one of tiers.
 ///
 /// # Panics
 /// If there is none.
@@ -238,7 +239,7 @@ pub fn named<S>(rows: &'static [Figure<S>], key: &str) -> &'static Figure<S> {
     figure.expect("the table has every figure that the program names")
 }
 
-/// The rows of a table.
+/// Return the rows of a table.
 pub fn listed<S>(rows: &[Figure<S>]) -> Vec<ListedFigure> {
     let list = |figure: &Figure<S>| ListedFigure {
         key: figure.key,
@@ -250,8 +251,8 @@ pub fn listed<S>(rows: &[Figure<S>]) -> Vec<ListedFigure> {
     rows.iter().map(list).collect()
 }
 
-/// The figures of a run that have keys of their own in its JSON; `missing` stands for one that the
-/// run does not have.
+/// Return the figures of a run that have keys of their own in its JSON; `missing` stands for one
+/// that the run does not have.
 pub(crate) fn of_run<S>(
     rows: &[Figure<S>],
     run: &S,
@@ -264,14 +265,14 @@ pub(crate) fn of_run<S>(
     own.filter_map(json).collect()
 }
 
-/// Those that have keys of their own in the JSON of a tier.
+/// Return the figures that have keys of their own in the JSON of a tier.
 pub(crate) fn of_tier<S>(rows: &[Figure<S>], run: &S, tier: usize) -> Map<String, Value> {
     let own = rows.iter().filter(|figure| figure.is_of_tier() && figure.inside.is_none());
     own.filter_map(|figure| Some((figure.key.to_owned(), figure.json(run, tier)?))).collect()
 }
 
-/// The further figures by their columns: those that the JSON of a run has inside other objects. One
-/// that a solid-state drive lacks is null.
+/// Return the further figures by their columns: those that the JSON of a run has inside other
+/// objects. One that a solid-state drive lacks is null.
 pub(crate) fn inside(run: &Summary) -> Map<String, Value> {
     let mut found = Map::new();
     for figure in RUNS.iter().filter(|figure| figure.inside.is_some()) {

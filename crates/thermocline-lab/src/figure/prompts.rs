@@ -6,7 +6,7 @@ use crate::numbers::{four_digits, one_decimal, three_decimals, two_decimals, who
 
 type Row = Figure<KvSummary>;
 
-/// A share of a whole; none of nothing.
+/// Return a share of a whole; none of nothing.
 fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then_some(part / whole)
 }

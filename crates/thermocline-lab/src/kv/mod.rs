@@ -87,7 +87,7 @@ pub struct KvTierCosts {
     pub rated_writes: Option<f64>,
 }
 
-/// The results of one run. Its JSON form is a contract.
+/// The results of one run. Its JSON form has a stable schema.
 #[derive(Clone, Debug)]
 pub struct KvSummary {
     /// The trace.

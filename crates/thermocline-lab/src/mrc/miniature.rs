@@ -43,8 +43,9 @@ const RATE_MIN: f64 = 1.0 / 1024.0;
 /// The share of pages that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub enum Rate {
-    /// For each size the least power of two that leaves the smallest tier 256 pages and the sample
-    /// 4096, not below 1/1024. A policy that decides by extents takes 16 times as many pages.
+    /// The least power of two, for each size, that leaves the smallest tier 256 pages and the
+    /// sample 4096, not below 1/1024. A policy that decides by extents takes 16 times as many
+    /// pages.
     Auto {
         /// The seed of the sample.
         seed: u64,
@@ -74,7 +75,8 @@ pub struct Miniature {
     run_lengths: Option<Arc<RunLengths>>,
 }
 
-/// What a small cache says of the large one. Shares and figures per access are of all accesses.
+/// Estimate of a large cache by a small one. Shares and figures per access are of all accesses.
+/// Shares and figures per access are of all accesses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// Accesses that no cache tier answers, as a share.
@@ -97,7 +99,7 @@ const fn extent_pages(configuration: &Configuration) -> u32 {
 }
 
 impl Rate {
-    /// The rate for a configuration.
+    /// Return the rate for a configuration.
     pub(crate) fn of(
         self,
         trace: &CompiledTrace,
@@ -128,7 +130,7 @@ impl Rate {
 }
 
 impl Miniature {
-    /// A sample of a trace, of extents of so many pages.
+    /// Create a sample of a trace, of extents of `extent_pages` pages.
     ///
     /// # Errors
     /// [`LabError::BadRate`] if the rate is not above 0 and at most 1, [`LabError::EmptySample`] if no
@@ -157,8 +159,8 @@ impl Miniature {
         })
     }
 
-    /// A sample for each rate that the configurations take, with the places of these; policies that
-    /// decide by extents have samples of their own.
+    /// Create a sample for each rate that the configurations take, with the places of these;
+    /// policies that decide by extents have samples of their own.
     ///
     /// # Errors
     /// [`LabError::BadRate`] if a rate is not above 0 and at most 1, [`LabError::EmptySample`] if no
@@ -213,7 +215,7 @@ impl Miniature {
         Ok(())
     }
 
-    /// The share of pages that is in it.
+    /// Return the share of pages that is in it.
     pub const fn rate(&self) -> f64 {
         self.rate
     }
@@ -231,9 +233,9 @@ impl Miniature {
         Ok(self.scale_up(configuration, &self.run(configuration, watch)?))
     }
 
-    /// Does the same, and takes what is counted for the whole trace, which `whole` must be: a summary as a
-    /// [`run`](crate::run) of it would have, without figures of single clients, time or gauges. Speed is
-    /// that of the sample.
+    /// Estimate as `estimate` does, and scale the counts to the whole trace, which `whole` must be:
+    /// a summary as a [`run`](crate::run) of it would have, without figures of single clients, time
+    /// or gauges. Speed is that of the sample.
     ///
     /// # Errors
     /// As for [`estimate`](Self::estimate).
@@ -262,7 +264,7 @@ impl Miniature {
         Ok(Summary { accesses_per_second: sampled.accesses_per_second, ..summary })
     }
 
-    /// What the small cache counts on the sample.
+    /// Run the small cache on the sample, and return its counts.
     fn run(&self, configuration: &Configuration, watch: &Watch) -> Result<Summary, LabError> {
         let (scaled, memory_pages) = self.scaled(configuration)?;
         let miss_order = self.miss_orders.get(&memory_pages).cloned();
@@ -275,8 +277,8 @@ impl Miniature {
         run_sample(&self.trace, &scaled, RunOptions::default(), inputs, watch, None)
     }
 
-    /// The configuration with tiers that are smaller by the rate, and the pages of its first tier before
-    /// that; it is never timed.
+    /// Return the configuration with tiers that are smaller by the rate, and the pages of its first
+    /// tier before that; it is never timed.
     fn scaled(&self, configuration: &Configuration) -> Result<(Configuration, u32), LabError> {
         let values = configuration.values.scaled(self.rate);
         let mut scaled = Configuration { timing: None, values, ..configuration.clone() };

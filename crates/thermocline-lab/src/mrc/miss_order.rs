@@ -1,9 +1,9 @@
-//! Which accesses of a sample would follow the miss before them on disk if none were left out.
+//! Accesses of a sample that would follow the miss before them on disk if none were left out.
 //!
-//! An LRU memory misses what was used no less than its capacity of other pages ago, so one pass over
-//! the whole trace knows the misses of memories of all sizes. A page that the memory holds has the order
-//! of its last miss: that is what a policy knows of it, and what it should know if the small memory of
-//! a miniature happens to miss it.
+//! An LRU memory misses a page if at least as many other pages as its capacity were used since, so
+//! one pass over the whole trace knows the misses of memories of all sizes. A page that the memory
+//! holds has the order of its last miss: a policy knows that order, and should know it also if the
+//! small memory of a miniature happens to miss it.
 
 use thermocline_core::MissOrder;
 use thermocline_trace::{CompiledTrace, ReuseDistance};
@@ -11,10 +11,11 @@ use thermocline_trace::{CompiledTrace, ReuseDistance};
 use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
 
-/// How many accesses ahead the state of a page is asked for.
+/// Number of accesses ahead at which the state of a page is prefetched.
 const PREFETCH_ACCESSES: usize = 16;
 
-/// The order of misses for each of some sizes of the memory, as a sample of the trace is to be told it.
+/// Return the order of misses for each of some sizes of the memory, as a sample of the trace is to
+/// be told it.
 pub(super) fn miss_orders(
     trace: &CompiledTrace,
     sample: &CompiledTrace,
@@ -65,6 +66,6 @@ struct Memory {
     next: Option<u64>,
     /// Per page: whether its last miss was sequential.
     is_sequential: Vec<bool>,
-    /// For each access of the sample so far.
+    /// Answers for each access of the sample so far.
     follows: Vec<bool>,
 }

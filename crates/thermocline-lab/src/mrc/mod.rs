@@ -39,7 +39,7 @@ const GRID_SIZES: u32 = 8;
 /// The least of these sizes is so much smaller than the footprint.
 const SIZES_SPAN: f64 = 1000.0;
 
-/// How a curve was found.
+/// Method by which a curve was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "name", rename_all = "kebab-case")]
 pub enum Method {
@@ -49,7 +49,7 @@ pub enum Method {
     FixedRate {
         /// The share of pages that was sampled.
         rate: f64,
-        /// How they were chosen: `even` or `hash`.
+        /// Method of choosing them: `even` or `hash`.
         by: &'static str,
     },
     /// SHARDS with a sample of fixed size.
@@ -58,7 +58,7 @@ pub enum Method {
         pages: u32,
         /// The share of pages that was sampled at the end.
         rate: f64,
-        /// How they were chosen: `even` or `hash`.
+        /// Method of choosing them: `even` or `hash`.
         by: &'static str,
     },
     /// Miniature simulation; each point has a rate of its own.
@@ -67,10 +67,10 @@ pub enum Method {
     Simulation,
 }
 
-/// How curves are found.
+/// Options for computing curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurveOptions {
-    /// Which pages LRU's curve and the figures of re-use look at.
+    /// Pages that LRU's curve and the figures of re-use look at.
     pub sample: Sample,
     /// The share of pages that other policies are simulated on.
     pub rate: Rate,
@@ -78,25 +78,25 @@ pub struct CurveOptions {
     pub is_checked: bool,
 }
 
-/// The curves of a trace, and how its pages are used again. Its JSON form is a contract.
+/// The curves of a trace, and how its pages are used again. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct MissRatios {
     /// The trace.
     pub trace: TraceSummary,
     /// One curve per policy.
     pub curves: Vec<Curve>,
-    /// When pages are used again.
+    /// Statistics of re-use.
     pub reuse: ReuseStats,
 }
 
-/// How often a policy misses, at many sizes.
+/// Miss ratios of a policy at many sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
     /// The policy.
     pub policy: String,
     /// All its parameters.
     pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// How it was found.
+    /// Method by which it was computed.
     pub method: Method,
     /// The cache tiers, fastest first.
     pub tiers: Vec<String>,
@@ -148,7 +148,8 @@ pub fn default_sizes_pages(trace: impl Into<TracePages>, cache_tiers: usize) -> 
     pages
 }
 
-/// The configurations of a policy's curve: RAM of each size, and flash unless it leaves it empty.
+/// Return the configurations of a policy's curve: RAM of each size, and flash unless it leaves it
+/// empty.
 ///
 /// `spec` is all but the tiers; without sizes they are those of [`default_sizes_pages`].
 ///
@@ -178,8 +179,8 @@ pub fn curve_configurations(
     Ok(sized.into_iter().map(|(_, configuration)| configuration).collect())
 }
 
-/// The curves of some policies, each given as its configurations that differ in sizes only, and when
-/// pages are used again. `done` is told each time that a size is simulated.
+/// Return the curves of some policies, each given as its configurations that differ in sizes only,
+/// and when pages are used again. `done` is told each time that a size is simulated.
 ///
 /// # Errors
 /// A sample, a rate or a size that cannot be.
@@ -206,8 +207,8 @@ pub fn miss_ratios(
     Ok(MissRatios { trace: TraceSummary::of(trace), curves, reuse: pass.into_reuse() })
 }
 
-/// The curves of policies of which [one pass](is_one_pass) gives the whole, and when pages are used again,
-/// from a sample that was taken while its file was read; `sample` says how.
+/// Return the curves of policies of which [one pass](is_one_pass) gives the whole, and when pages
+/// are used again, from a sample that was taken while its file was read; `sample` says how.
 ///
 /// # Errors
 /// An empty sample, or a size that cannot be.
@@ -233,8 +234,9 @@ fn has_one_pass(policy: &PolicyEntry) -> bool {
     policy.name == "lru"
 }
 
-/// The sample from which alone the curves of these policies are found, if no more than a sample of fixed
-/// rate is needed: then [`SampledTrace`] and [`sampled_miss_ratios`] do without the compiled trace.
+/// Return the sample from which alone the curves of these policies are found, if no more than a
+/// sample of fixed rate is needed: then [`SampledTrace`] and [`sampled_miss_ratios`] do without the
+/// compiled trace.
 ///
 /// # Errors
 /// [`LabError::BadRate`] if the rate is not above 0 and at most 1.
@@ -246,7 +248,7 @@ pub fn only_sample(
     Ok(sampling.filter(|_| !options.is_checked && policies.iter().all(has_one_pass)))
 }
 
-/// The curve of LRU, from a pass over the trace or a sample of it.
+/// Return the curve of LRU, from a pass over the trace or a sample of it.
 fn lru_curve(
     trace: TracePages,
     configurations: &[Configuration],
@@ -275,7 +277,7 @@ fn lru_curve(
     Ok(Curve::new(configurations, method, points?))
 }
 
-/// The curve of any policy by miniature simulation, in parallel.
+/// Return the curve of any policy by miniature simulation, in parallel.
 fn miniature_curve(
     trace: &CompiledTrace,
     configurations: &[Configuration],
@@ -310,7 +312,7 @@ fn miniature_curve(
 }
 
 impl Curve {
-    /// The curve of some configurations that differ in sizes only.
+    /// Return the curve of some configurations that differ in sizes only.
     fn new(configurations: &[Configuration], method: Method, points: Vec<Point>) -> Self {
         let first = configurations.first();
         Self {
@@ -355,7 +357,7 @@ impl Curve {
 }
 
 impl Method {
-    /// Its name, for people.
+    /// Return its name, for people.
     pub fn describe(&self) -> String {
         match self {
             Self::Exact => "exact".into(),

@@ -1,4 +1,4 @@
-//! When pages are used again: distinct pages, accesses and time since their last use.
+//! Re-use of pages: distinct pages, accesses and time since their last use.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use crate::metric::grouped;
 
 /// Digits of a percentile.
 const DIGITS: u8 = 3;
-/// Not used yet.
+/// Mark of a page that was not used yet.
 const NEVER: u64 = u64::MAX;
 
-/// When pages are used again. Its JSON form is a contract.
+/// Statistics of re-use. Its JSON form has a stable schema. Its JSON form has a stable schema.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReuseStats {
     /// The share of pages that was looked at: 1, but for samples.
@@ -34,7 +34,7 @@ pub struct ReuseStats {
 /// A distribution of whole numbers. Percentiles have three digits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
-    /// How many there are.
+    /// Number of re-uses.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
@@ -48,7 +48,7 @@ pub struct Distribution {
     pub p99: u64,
     /// The greatest, to three digits.
     pub max: u64,
-    /// How many there are by powers of two, from the least that there is to the greatest.
+    /// Numbers by powers of two, from the smallest occurring value to the greatest.
     pub buckets: Vec<Bucket>,
 }
 
@@ -57,12 +57,12 @@ pub struct Distribution {
 pub struct Bucket {
     /// The least of them: 0, 1, 2, 4 and so on.
     pub from: u64,
-    /// How many there are.
+    /// Number of re-uses.
     pub count: u64,
 }
 
 impl Distribution {
-    /// The mean, with a digit after the point where that is not lost in the number.
+    /// Return the mean, with a digit after the point where that is not lost in the number.
     pub fn mean_in_words(&self) -> String {
         if self.mean < 1000.0 {
             return format!("{:.1}", self.mean);
@@ -90,7 +90,7 @@ pub(super) struct Reuse {
 /// Numbers, counted in the classes that a histogram of [`DIGITS`] digits has; such a histogram takes
 /// them over in the end, as its own counting costs more than all else.
 struct Collected {
-    /// By the number of the class.
+    /// Counts by the number of the class.
     counts: Vec<u64>,
     sum: f64,
 }
@@ -102,7 +102,7 @@ const SINGLE_SHIFT: u32 = SINGLE.trailing_zeros();
 const CLASSES: usize = ((u64::BITS - SINGLE_SHIFT + 2) as usize) << (SINGLE_SHIFT - 1);
 
 impl Reuse {
-    /// For page numbers below `pages`.
+    /// Create statistics for page numbers below `pages`.
     pub(super) fn new(pages: u32, is_timed: bool) -> Self {
         Self {
             last: vec![(NEVER, Nanos(0)); pages as usize],
@@ -211,8 +211,8 @@ impl Collected {
     }
 }
 
-/// The class of a number: one for each number below [`SINGLE`], then of as many numbers as fit
-/// [`DIGITS`] digits.
+/// Return the class of a number: one for each number below [`SINGLE`], then of as many numbers as
+/// fit [`DIGITS`] digits.
 #[inline]
 fn class(value: u64) -> usize {
     let shift = u64::BITS - SINGLE_SHIFT - (value | (SINGLE - 1)).leading_zeros();
@@ -221,7 +221,7 @@ fn class(value: u64) -> usize {
     ((shift as usize) << (SINGLE_SHIFT - 1)) + digits
 }
 
-/// The least number of a class.
+/// Return the least number of a class.
 const fn least_of(class: usize) -> u64 {
     let class = class as u64;
     if class < SINGLE {

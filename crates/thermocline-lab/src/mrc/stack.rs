@@ -25,7 +25,7 @@ use super::reuse::{Reuse, ReuseStats};
 use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
 
-/// Which pages are looked at.
+/// Pages that a pass looks at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sample {
     /// All of them.
@@ -34,7 +34,7 @@ pub enum Sample {
     Rate {
         /// The share, above 0 and at most 1.
         rate: f64,
-        /// How they are chosen.
+        /// Rule by which they are chosen.
         choice: Choice,
         /// The seed of the sample.
         seed: u64,
@@ -43,19 +43,20 @@ pub enum Sample {
     Size {
         /// Pages that the sample may have, at least 1.
         pages: u32,
-        /// How they are chosen.
+        /// Rule by which they are chosen.
         choice: Choice,
         /// The seed of the sample.
         seed: u64,
     },
 }
 
-/// What one pass over the accesses found.
+/// Results of one pass over the accesses.
 #[derive(Debug)]
 pub struct StackPass {
-    /// For each distance d, as it is counted: accesses whose distance is d or more, first uses among them.
+    /// Number of accesses, for each distance d as it is counted, whose distance is d or more, first
+    /// uses among them.
     at_least: Vec<f64>,
-    /// What a counted distance is divided by to be one between all pages.
+    /// Divisor of a counted distance that makes it a distance between all pages.
     counted_rate: f64,
     footprint_pages: u32,
     accesses: f64,
@@ -64,8 +65,8 @@ pub struct StackPass {
     reuse: ReuseStats,
 }
 
-/// How many accesses ahead the state of a page is asked for, and how many ahead the rest of it that
-/// can be found only with the first part.
+/// Number of accesses ahead at which the state of a page is prefetched, and at which the rest of it
+/// is prefetched, which can be found only with the first part.
 const PREFETCH_ACCESSES: [usize; 2] = [32, 16];
 
 /// A pass at work.
@@ -73,7 +74,7 @@ struct Pass {
     distances: ReuseDistance,
     reuse: Reuse,
     counts: Counts,
-    /// What an access counts for: the inverse of the rate, and the same to the nearest whole number.
+    /// Weight of an access: the inverse of the rate, and the same to the nearest whole number.
     weight: f64,
     whole_weight: u64,
     /// No distance is greater, whatever a sample says.
@@ -82,7 +83,7 @@ struct Pass {
 
 /// Number of accesses that have each distance.
 struct Counts {
-    /// By distance, and first uses last.
+    /// Counts by distance, and first uses last.
     counts: Vec<f64>,
     /// Distances, and what is to be added to their counts.
     waiting: Waiting<(usize, f64)>,
@@ -91,21 +92,21 @@ struct Counts {
 /// A page that is looked at, the one to be given up first on top.
 type Looked = (u64, u32);
 
-/// A sample of at most so many pages.
+/// Sample of a limited number of pages.
 struct Bounded {
     pages: u32,
-    /// For each page, what its key is made of.
+    /// Number of each page from which its key is made.
     sampling_numbers: Vec<u64>,
     choice: Choice,
     seed: u64,
-    /// Of the pages that are looked at: numbers below how many these can be.
+    /// Numbers of the pages that are looked at, below their maximum count.
     numbers: HashMap<u32, u32>,
     heap: BinaryHeap<Looked>,
     /// Pages whose key is less are looked at.
     threshold: u64,
 }
 
-/// What a pass has to know of the whole trace.
+/// Facts about the whole trace that a pass needs.
 #[derive(Clone, Copy)]
 struct Whole {
     footprint_pages: u32,
@@ -114,7 +115,7 @@ struct Whole {
 }
 
 impl Sample {
-    /// The choice of pages, if their share is fixed.
+    /// Return the choice of pages, if their share is fixed.
     ///
     /// # Errors
     /// [`LabError::BadRate`] if the share is not above 0 and at most 1.
@@ -124,7 +125,7 @@ impl Sample {
         Ok(Some(sampling))
     }
 
-    /// The share of pages that is looked at in the beginning.
+    /// Return the share of pages that is looked at in the beginning.
     const fn rate(self) -> f64 {
         match self {
             Self::All | Self::Size { .. } => 1.0,
@@ -199,7 +200,7 @@ impl StackPass {
         pass.finish(whole, sample, rate, rate)
     }
 
-    /// A pass over all accesses, which knows what comes.
+    /// Create a pass over all accesses, which knows what comes.
     fn over_all(trace: &CompiledTrace, whole: Whole, watch: &Watch) -> Result<Self, LabError> {
         let mut pass = Pass::new(whole.footprint_pages, whole.footprint_pages, whole);
         let page = |index: usize| trace.access(index).page.0;
@@ -222,7 +223,7 @@ impl StackPass {
         pass.finish(whole, Sample::All, 1.0, 1.0)
     }
 
-    /// The share of accesses that LRU misses with so many pages.
+    /// Return the share of accesses that LRU misses with `capacity_pages` pages.
     pub fn miss_ratio(&self, capacity_pages: u32) -> f64 {
         let first_uses = self.at_least.len() - 1;
         // No distance reaches the footprint, whatever a sample says.
@@ -247,24 +248,24 @@ impl StackPass {
         (about.saturating_sub(1)..=about).find(|&counted| is_enough(counted)).unwrap_or(about + 1)
     }
 
-    /// Which pages were looked at.
+    /// Return the pages that were looked at.
     pub const fn sample(&self) -> Sample {
         self.sample
     }
 
-    /// The share of pages that was looked at, in the end.
+    /// Return the share of pages that was looked at, in the end.
     pub const fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// When pages are used again.
+    /// Return the statistics of re-use.
     pub fn into_reuse(self) -> ReuseStats {
         self.reuse
     }
 }
 
 impl Pass {
-    /// A pass that looks at no more pages together, and counts distances below a limit.
+    /// Create a pass that looks at no more pages together, and counts distances below a limit.
     fn new(pages: u32, distances: u32, whole: Whole) -> Self {
         Self {
             distances: ReuseDistance::new(pages),
@@ -323,7 +324,7 @@ impl Pass {
 }
 
 impl Counts {
-    /// For distances below a limit.
+    /// Create counts for distances below a limit.
     fn new(distances: usize) -> Self {
         Self { counts: vec![0.0; distances + 1], waiting: Waiting::new((0, 0.0)) }
     }
@@ -374,7 +375,7 @@ impl Bounded {
         }
     }
 
-    /// A pass over the sample.
+    /// Return a pass over the sample.
     fn over(
         mut self,
         trace: &CompiledTrace,
@@ -402,12 +403,12 @@ impl Bounded {
         pass.finish(whole, sample, 1.0, rate)
     }
 
-    /// The share of pages that is looked at now.
+    /// Return the share of pages that is looked at now.
     const fn rate(&self) -> f64 {
         self.threshold as f64 / u64::MAX as f64
     }
 
-    /// The number of a page, if it is looked at.
+    /// Return the number of a page, if it is looked at.
     #[inline]
     fn look(&mut self, page: u32, pass: &mut Pass) -> Option<u32> {
         let key = self.choice.key(self.sampling_numbers[page as usize], self.seed);

@@ -1,9 +1,9 @@
-//! Which placement handle, or stream, of a solid-state drive a write gets.
+//! Placement of writes: choice of a solid-state drive's handle, or stream.
 //!
-//! An identifier chooses by the hotness of the page, in as many classes as the drive has handles; the coldest
-//! class is handle 0. An oracle, which knows when each page is written next, is the best end of what
-//! can be had; a drive without placement is the other. Behind a write buffer, writes are what the buffer
-//! flushes.
+//! An identifier chooses by the hotness of the page, in as many classes as the drive has handles;
+//! the coldest class is handle 0. An oracle, which knows when each page is written next, is the
+//! upper bound; a drive without placement is the lower. After a write buffer, writes are the pages
+//! that the buffer flushes.
 
 mod oracle;
 
@@ -22,10 +22,10 @@ use oracle::oracle_classes;
 /// Writes ahead whose map entries are fetched.
 const PREFETCH_WRITES: usize = 16;
 
-/// How an oracle goes by, where users choose it.
+/// Name of the oracle, where users choose it.
 pub const ORACLE: &str = "oracle";
 
-/// What chooses the handle of a write, or the stream if the drive has two and no handles.
+/// Chooser of the handle of a write, or of the stream if the drive has two and no handles.
 #[derive(Clone, Debug)]
 pub enum Streams {
     /// An identifier with its parameters, by the hotness of the page.
@@ -41,10 +41,10 @@ pub(crate) enum Chooser {
     Oracle { classes: Box<[u8]>, next: usize },
 }
 
-/// What placement did in a run.
+/// Effect of placement in a run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PlacementSummary {
-    /// What chooses the handle: the name of an identifier, `oracle`, or `none`.
+    /// Chooser of the handle: the name of an identifier, `oracle`, or `none`.
     pub streams: &'static str,
     /// Placement handles of the drive.
     pub handles: u32,
@@ -54,17 +54,17 @@ pub struct PlacementSummary {
     pub pages_written: Vec<u64>,
 }
 
-/// What a drive did with writes that were placed.
+/// Effect of a drive on writes that were placed.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// The drive's figures after the warm-up.
     pub metrics: SsdMetrics,
-    /// What was placed where, from the first write on.
+    /// Placement of writes, from the first one on.
     pub placement: PlacementSummary,
 }
 
 impl Streams {
-    /// The name by which users choose it.
+    /// Return the name by which users choose it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Identifier(entry, _) => entry.name,
@@ -72,8 +72,8 @@ impl Streams {
         }
     }
 
-    /// A chooser for a drive of so many handles. `writes` are the writes to come, of pages below
-    /// `pages`; only an oracle asks for them.
+    /// Create a chooser for a drive of `handles` handles. `writes` are the writes to come, of pages
+    /// below `pages`; only an oracle asks for them.
     pub(crate) fn chooser(
         &self,
         handles: u32,
@@ -93,7 +93,7 @@ impl Streams {
 }
 
 impl Chooser {
-    /// The handle of the next write.
+    /// Return the handle of the next write.
     ///
     /// # Panics
     /// If an oracle is asked for more writes than it knows.
@@ -142,7 +142,7 @@ impl Handles {
         }
     }
 
-    /// The handle of the next write.
+    /// Return the handle of the next write.
     pub(crate) fn choose(&mut self, page: PageId) -> u32 {
         let handle = self.chooser.as_mut().map_or(0, |chooser| chooser.choose(page));
         self.pages_written[handle as usize] += 1;

@@ -15,7 +15,8 @@ use thermocline_core::foresight::{Foresight, NEVER};
 
 use crate::LabError;
 
-/// The class of each write, 0 to below `classes`: the sooner its page is written again, the higher.
+/// Return the class of each write, 0 to below `classes`: the sooner its page is written again, the
+/// higher.
 ///
 /// # Errors
 /// Too many writes.

@@ -1,4 +1,4 @@
-//! What a caller asks of a plan, and which policies and drive that comes to.
+//! Question to a planner, and the policies and drive that it implies.
 
 use serde::Serialize;
 use thermocline_core::registry::{self, Future, PolicyEntry};
@@ -12,16 +12,16 @@ use crate::{LabError, find_ssd};
 /// Drives for flash, each taken before those after it if its pages fit.
 const DRIVES: [&str; 4] = ["tlc-nvme", "mlc-sata-2011", "slc-2008", "ssdsim"];
 
-/// How long flash must last if nothing else is asked, in years: as long as drives are guaranteed.
+/// Default minimum lifetime of flash, in years: the usual guarantee of drives.
 pub const LEAST_YEARS: f64 = 5.0;
 
-/// What costs are in if nothing else is said.
+/// Default currency of costs.
 pub const CURRENCY: &str = "USD";
 
 /// The greatest length of a currency's name.
 const CURRENCY_LETTERS: usize = 8;
 
-/// What a plan is to be best at.
+/// Objective of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -34,7 +34,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// What it is, in words.
+    /// Return the objective in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::P99 => "the time within which 99 % are answered (p99)",
@@ -44,20 +44,20 @@ impl Objective {
     }
 }
 
-/// What is asked of a plan.
+/// Options of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// What all tiers may cost together.
+    /// Maximum cost of all tiers together.
     pub budget: f64,
     /// Prices per GiB of RAM, flash and disk.
     pub prices: [f64; 3],
     /// The size of the disk in bytes; that of the footprint if none.
     pub disk_bytes: Option<u64>,
-    /// What is to be best; if none, the time of 99 % if that means something, else the I/O time.
+    /// Objective; if `None`, the time of 99 % if that is meaningful, else the I/O time.
     pub objective: Option<Objective>,
-    /// What prices and the budget are in, a word or a sign to be shown beside costs.
+    /// Currency of prices and the budget: a word or a sign to be shown beside costs.
     pub currency: String,
-    /// How long flash must last, in years, if it must; see [`LEAST_YEARS`].
+    /// Minimum lifetime of flash, in years, if there is one; see [`LEAST_YEARS`].
     pub min_lifetime_years: Option<f64>,
     /// The policies to choose from, each of which an engine can run.
     pub policies: Selection,
@@ -77,7 +77,7 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    /// The policies, after a check of all that does not depend on a trace.
+    /// Return the policies, after a check of all that does not depend on a trace.
     ///
     /// # Errors
     /// A lifetime below 0, an unknown policy, or one that no engine can run.
@@ -115,12 +115,12 @@ impl PlanOptions {
         )
     }
 
-    /// How long flash must last, in years; 0 if that is of no account.
+    /// Return the minimum lifetime of flash, in years; 0 if it does not matter.
     pub(super) fn least_years(&self) -> f64 {
         self.min_lifetime_years.unwrap_or(0.0)
     }
 
-    /// The drive asked for, or the first preset whose pages fit those of the trace.
+    /// Return the drive asked for, or the first preset whose pages fit those of the trace.
     pub(super) fn flash_drive(&self, trace: &CompiledTrace) -> Result<DriveSpec, LabError> {
         if let Some(drive) = &self.drive {
             return Ok(drive.clone());

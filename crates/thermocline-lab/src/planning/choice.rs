@@ -1,4 +1,4 @@
-//! What was simulated in full, and why some of it is not recommended.
+//! Choices that were simulated in full, and reasons not to recommend some of them.
 
 use serde::Serialize;
 use thermocline_device::ssd::SsdConfig;
@@ -20,7 +20,7 @@ pub struct Choice {
     pub ram_pages: u64,
     /// Pages of flash; 0 for none.
     pub flash_pages: u64,
-    /// What all tiers cost together.
+    /// Cost of all tiers together.
     pub cost: f64,
     /// Accesses that neither RAM nor flash answers, divided by all.
     pub miss_ratio: f64,
@@ -47,16 +47,16 @@ pub struct Choice {
 /// A choice that is tempting and not recommended.
 #[derive(Clone, Debug, Serialize)]
 pub struct StruckOut {
-    /// What was simulated.
+    /// Simulated choice.
     #[serde(flatten)]
     pub choice: Choice,
-    /// Why it is not recommended, in words.
+    /// Reason not to recommend it, in words.
     pub reason: String,
 }
 
 impl Choice {
-    /// What the objective is about, of which less is better: microseconds, milliseconds, or a price per
-    /// I/O per second.
+    /// Return the figure of the objective, of which less is better: microseconds, milliseconds, or
+    /// a price per I/O per second.
     pub fn figure(&self, objective: Objective) -> f64 {
         match objective {
             Objective::P99 => self.p99_us,
@@ -65,12 +65,12 @@ impl Choice {
         }
     }
 
-    /// How long its flash lasts, in words; none without flash, or without a write to it.
+    /// Return the lifetime of its flash in words; `None` without flash, or without a write to it.
     pub fn lifetime_in_words(&self) -> Option<String> {
         self.lifetime_years.map(years_in_words)
     }
 
-    /// The lifetime of its flash: without end, if it has none or never writes it.
+    /// Return the lifetime of its flash: without end, if it has none or never writes it.
     pub(super) fn lifetime(&self) -> f64 {
         self.lifetime_years.unwrap_or(f64::INFINITY)
     }
@@ -80,7 +80,7 @@ impl Choice {
         self.is_saturated.then_some(self.outstanding_mean)
     }
 
-    /// Why it cannot be recommended, if it cannot.
+    /// Return the reason why it cannot be recommended, if there is one.
     fn fault(&self, least_years: f64, drive: &SsdConfig) -> Option<String> {
         if self.lifetime() < least_years {
             return Some(format!(
@@ -123,8 +123,9 @@ impl Choice {
     }
 }
 
-/// What tells choices apart, and why. A percentile does not where the trace's times mean nothing, nor
-/// where more accesses than it leaves out go to the disk whatever is bought: it is then the disk's.
+/// Return the objective that separates the choices, and the reason. A percentile does not where the
+/// trace's times mean nothing, nor where more accesses than it leaves out go to the disk whatever
+/// is bought: it is then the disk's.
 pub(super) fn telling_objective(
     choices: &[Choice],
     is_saturated: bool,

@@ -7,7 +7,7 @@ use crate::metric::byte_size;
 use crate::{LabError, PolicySummary};
 
 impl Plan {
-    /// A commented configuration of an engine for the point that was chosen, as TOML.
+    /// Return a commented configuration of an engine for the point that was chosen, as TOML.
     pub fn engine_configuration(&self) -> String {
         let chosen = &self.front[self.chosen];
         let origin = format!(
@@ -25,7 +25,7 @@ impl Plan {
     }
 }
 
-/// What an engine is configured to be.
+/// Configuration of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EnginePoint<'a> {
     /// Bytes of a page, which [`check_engine_pages`] accepts.
@@ -39,7 +39,8 @@ pub struct EnginePoint<'a> {
 }
 
 impl EnginePoint<'_> {
-    /// A commented configuration of such an engine, as TOML; `origin` says in a sentence where it is from.
+    /// Return a commented configuration of such an engine, as TOML; `origin` says in a sentence
+    /// where it is from.
     pub fn configuration(&self, origin: &str) -> String {
         let page = self.page_size_bytes;
         let mut text = format!(

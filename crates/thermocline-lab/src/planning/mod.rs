@@ -1,13 +1,14 @@
-//! Which tiers and which policy to buy for a budget.
+//! Plan of the tiers and the policy to buy for a budget.
 //!
 //! 1. Sizes of RAM and flash under the budget, from a thousandth of the footprint to all of it, by
 //!    policies: the candidates.
-//! 2. Each is simulated in miniature. What another one beats in cost, latency and flash writes is left
-//!    out, and so is what could not last as long as is asked even if the drive wrote nothing twice.
-//! 3. What is left, up to [`FINALISTS`], is simulated in full, with devices that queue and an SSD that
-//!    wears. What no other one beats in cost, latency and lifetime is the front. What wears out too soon,
-//!    or does not keep pace with the trace, is struck out, with the reason; if nothing keeps pace, all is
-//!    simulated again with a closed loop.
+//! 2. Each is simulated in miniature. Those that another one beats in cost, latency and flash
+//!    writes are left out, and so are those that could not last long enough even if the drive wrote
+//!    nothing twice.
+//! 3. The others, up to [`FINALISTS`], are simulated in full, with devices that queue and an SSD
+//!    that wears. What no other one beats in cost, latency and lifetime is the front. What wears
+//!    out too soon, or does not keep pace with the trace, is struck out, with the reason; if
+//!    nothing keeps pace, all is simulated again with a closed loop.
 
 mod asked;
 mod choice;
@@ -43,13 +44,13 @@ pub use prompts::{
     DRIVE_TIER, KvChoice, KvObjective, KvPlan, KvPlanOptions, KvPlanTier, KvStruckOut,
 };
 
-/// So many candidates are simulated in full.
+/// Maximum number of candidates that are simulated in full.
 pub const FINALISTS: usize = 24;
-/// Of these, so many are the best by the objective; the others are spread over the costs.
+/// Number of these that are the best by the objective; the others are spread over the costs.
 const BEST: usize = 8;
-/// Of these, so many have no flash, if it must last: what is left if none of the others does.
+/// Number of these without flash, if flash must last: they remain if none of the others lasts.
 const LASTING: usize = 4;
-/// Of these, so many would wear out too soon, if flash must last: what a reader may ask for.
+/// Number of these that would wear out too soon, if flash must last: a reader may ask for them.
 const TEMPTING: usize = 2;
 /// Requests kept outstanding where nothing keeps pace with the trace's times.
 const CLOSED_LOOP: u32 = 8;
@@ -58,53 +59,54 @@ const SIZES: u32 = 10;
 /// The least size is so much smaller than the greatest.
 const SIZES_SPAN: f64 = 1000.0;
 
-/// What to buy. Its JSON form is a contract.
+/// Plan of purchases. Its JSON form has a stable schema. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The trace.
     pub trace: TraceSummary,
-    /// What all tiers may cost together.
+    /// Maximum cost of all tiers together.
     pub budget: f64,
-    /// What the disk costs, which is part of every cost.
+    /// Cost of the disk, which is part of every cost.
     pub disk_cost: f64,
-    /// What prices, and every cost, are in.
+    /// Currency of prices and of every cost.
     pub currency: String,
-    /// What is best.
+    /// Objective.
     pub objective: Objective,
-    /// Why this is what is best, in words, if nothing was asked for.
+    /// Reason for this objective, in words, if the caller named none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective_reason: Option<&'static str>,
     /// Number of requests that were kept outstanding; absent if they arrived at the trace's times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<u32>,
-    /// So many requests would have waited at one time, on average, had they arrived at the trace's times:
-    /// why they did not.
+    /// Average number of requests that would have waited at one time, had they arrived at the
+    /// trace's times: the reason why they did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saturated_by: Option<f64>,
-    /// How long flash must last.
+    /// Minimum lifetime of flash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_lifetime_years: Option<f64>,
     /// Candidates that were simulated in miniature.
     pub candidates: usize,
     /// Candidates that were simulated in full.
     pub simulated: usize,
-    /// What no other one beats in cost, latency and lifetime, by cost.
+    /// Choices that no other one beats in cost, latency and lifetime, by cost.
     pub front: Vec<Choice>,
-    /// Which one of the front is best by the objective.
+    /// Index in the front of the best choice by the objective.
     pub chosen: usize,
-    /// What is better by the objective or cheaper than some of the front, and not recommended, by cost.
+    /// Choices that are better by the objective or cheaper than some of the front, and not
+    /// recommended, by cost.
     pub struck_out: Vec<StruckOut>,
     /// The drive that flash is; not part of the JSON.
     #[serde(skip)]
     pub flash_drive: DriveSpec,
 }
 
-/// What progress is told of.
+/// Progress of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanProgress {
-    /// So many candidates are simulated in miniature from now on.
+    /// Number of candidates that are simulated in miniature from now on.
     Coarse(usize),
-    /// So many are simulated in full from now on.
+    /// Number of candidates that are simulated in full from now on.
     Full(usize),
     /// One is finished.
     Done,
@@ -116,11 +118,11 @@ struct Candidate {
     cost: f64,
     latency: f64,
     io_ms: f64,
-    /// In years, at best.
+    /// Upper bound of the lifetime, in years.
     lifetime: f64,
 }
 
-/// What the simulations in full found.
+/// Results of the simulations in full.
 struct Full {
     choices: Vec<Choice>,
     closed_loop: Option<u32>,
@@ -183,7 +185,7 @@ impl Plan {
         })
     }
 
-    /// When requests arrived, and why not at the trace's times, in a sentence.
+    /// Describe when requests arrived, and why not at the trace's times, in a sentence.
     pub fn arrivals(&self) -> String {
         match (self.closed_loop, self.saturated_by) {
             (None, _) => "Requests arrive at the trace's times (open loop).".into(),
@@ -244,13 +246,13 @@ impl<'a> Priced<'a> {
         bytes as f64 / f64::from(1 << 30) * self.options.prices[2]
     }
 
-    /// What all tiers cost together.
+    /// Return the cost of all tiers together.
     fn cost(&self, ram_pages: u64, flash_pages: u64) -> f64 {
         let [ram, flash, _] = self.options.prices;
         self.disk_cost() + self.gib(ram_pages) * ram + self.gib(flash_pages) * flash
     }
 
-    /// The most pages that a rest of the budget buys, up to the footprint.
+    /// Return the most pages that a rest of the budget buys, up to the footprint.
     fn affordable_pages(&self, rest: f64, price: f64) -> u32 {
         let footprint_pages = self.trace.footprint_pages();
         let pages = rest / (self.gib(1) * price);
@@ -264,7 +266,7 @@ impl<'a> Priced<'a> {
         if price > 0.0 { pages } else { footprint_pages }
     }
 
-    /// All configurations under the budget.
+    /// Return all configurations under the budget.
     fn configurations(&self) -> Result<Vec<Configuration>, LabError> {
         let [ram_price, flash_price, _] = self.options.prices;
         let rest = self.options.budget - self.disk_cost();
@@ -317,7 +319,7 @@ impl<'a> Priced<'a> {
         Ok(all.pop().expect("one policy and one size of each tier are one configuration"))
     }
 
-    /// What miniatures say of the configurations.
+    /// Estimate the configurations with miniatures.
     fn coarse(
         &self,
         configurations: &[Configuration],
@@ -369,8 +371,8 @@ impl<'a> Priced<'a> {
         })
     }
 
-    /// How long flash of so many pages lasts if so many are written to it in that time, and the drive
-    /// writes nothing twice.
+    /// Return the lifetime, in years, of flash of `flash_pages` if `page_writes` are written to it
+    /// in `seconds`, and the drive writes nothing twice.
     fn years(&self, flash_pages: u64, page_writes: f64, seconds: f64) -> f64 {
         if flash_pages == 0 {
             return f64::INFINITY;
@@ -379,8 +381,8 @@ impl<'a> Priced<'a> {
         lifetime_years(physical * f64::from(self.drive.erase_limit), page_writes, seconds)
     }
 
-    /// The finalists on the whole trace: at its times if any of those that may be recommended keeps
-    /// pace with it, else with a closed loop.
+    /// Return the finalists on the whole trace: at its times if any of those that may be
+    /// recommended keeps pace with it, else with a closed loop.
     fn full(
         &self,
         finalists: Vec<Candidate>,
@@ -430,7 +432,7 @@ impl<'a> Priced<'a> {
         choices.into_iter().collect()
     }
 
-    /// A configuration on the whole trace, with devices that queue.
+    /// Return a configuration on the whole trace, with devices that queue.
     fn simulate(&self, configuration: &Configuration) -> Result<Choice, LabError> {
         let summary = run(self.trace, configuration, RunOptions::default(), self.watch)?;
         let flash = summary.tiers[1..].iter().find(|tier| tier.name == "flash");
@@ -470,7 +472,7 @@ fn sizes(most: u32) -> Vec<u32> {
     sizes_of(most, SIZES)
 }
 
-/// The same, of which there are `count`, at least two, or fewer if pages are too few.
+/// Return the same, of which there are `count`, at least two, or fewer if pages are too few.
 fn sizes_of(most: u32, count: u32) -> Vec<u32> {
     let size = |index: u32| {
         let exponent = f64::from(count - 1 - index) / f64::from(count - 1);
@@ -487,8 +489,8 @@ fn sizes_of(most: u32, count: u32) -> Vec<u32> {
     sizes
 }
 
-/// The candidates that are simulated in full: of those that no other one beats, the best by the
-/// objective, and others at all costs. With them some that wear out too soon, to be struck out.
+/// Return the candidates that are simulated in full: of those that no other one beats, the best by
+/// the objective, and others at all costs. With them some that wear out too soon, to be struck out.
 fn finalists(candidates: Vec<Candidate>, options: &PlanOptions) -> Vec<Candidate> {
     let by_objective = |one: &Candidate, other: &Candidate| {
         compare(&[one.latency, one.cost], &[other.latency, other.cost])
@@ -531,7 +533,8 @@ fn sorted<T>(mut all: Vec<T>, order: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     all
 }
 
-/// What no other one beats: is as good in all, and better in one; less is better. By the first figure.
+/// Keep the items that no other one beats: none is as good in all figures and better in one; less
+/// is better. By the first figure.
 fn front<T>(mut all: Vec<T>, figures: impl Fn(&T) -> [f64; 3]) -> Vec<T> {
     all.sort_by(|one, other| compare(&figures(one), &figures(other)));
     let mut front: Vec<T> = vec![];

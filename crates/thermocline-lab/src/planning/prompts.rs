@@ -1,10 +1,10 @@
-//! Which tiers, which drive and which policy to buy for the keys and values of language models.
+//! Plan of the tiers, the drive and the policy to buy for the keys and values of language models.
 //!
 //! 1. Every choice of tiers below the first, at sizes up to what the budget buys, by policies and modes:
 //!    the candidates. Each is simulated on the whole trace, for chains of blocks are few.
-//! 2. What another one beats in cost, the figure that is asked for and lifetime is left out. The rest is
-//!    simulated again with a model of each drive beneath `ssd`, whose write amplification gives the
-//!    lifetime.
+//! 2. Those that another one beats in cost, the objective's figure and lifetime are left out. The
+//!    rest is simulated again with a model of each drive beneath `ssd`, whose write amplification
+//!    gives the lifetime.
 
 use serde::Serialize;
 use thermocline_core::kv::Mode;
@@ -24,12 +24,12 @@ pub const DRIVE_TIER: &str = "ssd";
 const DRIVE: &str = "tlc-nvme";
 /// Sizes of each tier among the candidates.
 const SIZES: u32 = 5;
-/// At most so many candidates are simulated again with a drive.
+/// Maximum number of candidates that are simulated again with a drive.
 const FINALISTS: usize = 16;
 /// The tiers that there can be: every choice of those below the first is tried.
 const TIERS_MAX: usize = 4;
 
-/// What a plan for prompts is to be best at.
+/// Objective of a plan for prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KvObjective {
@@ -41,10 +41,10 @@ pub enum KvObjective {
     CostPerToken,
 }
 
-/// What is asked of a plan for prompts.
+/// Options of a plan for prompts.
 #[derive(Clone, Debug)]
 pub struct KvPlanOptions {
-    /// What all tiers may cost together.
+    /// Maximum cost of all tiers together.
     pub budget: f64,
     /// The model, the policies, how tiers are filled, and what work costs. Its tiers are those with a
     /// size that is fixed; `mode` is tried in all its values if absent.
@@ -53,12 +53,12 @@ pub struct KvPlanOptions {
     pub prices: Vec<TierNumber>,
     /// The drives to choose from for the tier `ssd`; `tlc-nvme` if empty.
     pub drives: Vec<DriveSpec>,
-    /// What is to be best; if none, the price of a million tokens where processors have a price, else
-    /// the mean time to the first token.
+    /// Objective; if `None`, the price of a million tokens where processors have a price, else the
+    /// mean time to the first token.
     pub objective: Option<KvObjective>,
-    /// What prices and the budget are in.
+    /// Currency of prices and the budget.
     pub currency: String,
-    /// How long drives must last, in years; 0 if that is of no account.
+    /// Minimum lifetime of drives, in years; 0 if it does not matter.
     pub min_lifetime_years: f64,
 }
 
@@ -78,13 +78,13 @@ pub struct KvPlanTier {
 pub struct KvChoice {
     /// The name of the policy.
     pub policy: String,
-    /// How blocks get below the first tier; null if the policy decides.
+    /// Rule by which blocks get below the first tier; null if the policy decides.
     pub mode: Option<&'static str>,
     /// The tiers, the fastest first.
     pub tiers: Vec<KvPlanTier>,
     /// The drive beneath `ssd`, if there is that tier.
     pub drive: Option<String>,
-    /// What all tiers cost together.
+    /// Cost of all tiers together.
     pub cost: f64,
     /// Tokens that hit, divided by all.
     pub token_hit_ratio: f64,
@@ -96,7 +96,7 @@ pub struct KvChoice {
     pub dollars_per_million_tokens: Option<f64>,
     /// Pages that the drive's cells take per page of a block.
     pub write_amplification: Option<f64>,
-    /// How often the drive is written as a whole per day.
+    /// Number of times that the whole drive is written per day.
     pub drive_writes_per_day: Option<f64>,
     /// Years until the drive is worn out; null without a drive, or without a write to it.
     pub lifetime_years: Option<f64>,
@@ -105,42 +105,44 @@ pub struct KvChoice {
 /// A choice that is tempting and not recommended.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvStruckOut {
-    /// What was simulated.
+    /// Simulated choice.
     #[serde(flatten)]
     pub choice: KvChoice,
-    /// Why it is not recommended, in words.
+    /// Reason not to recommend it, in words.
     pub reason: String,
 }
 
-/// What to buy for prompts. Its JSON form is a contract.
+/// Plan of purchases for prompts. Its JSON form has a stable schema. Its JSON form has a stable
+/// schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvPlan {
     /// The file of the trace.
     pub trace: String,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// What all tiers may cost together.
+    /// Maximum cost of all tiers together.
     pub budget: f64,
-    /// What prices, and every cost, are in.
+    /// Currency of prices and of every cost.
     pub currency: String,
-    /// What is best.
+    /// Objective.
     pub objective: KvObjective,
-    /// How long drives must last; 0 if that was of no account.
+    /// Minimum lifetime of drives, in years; 0 if it did not matter.
     pub min_lifetime_years: f64,
     /// Candidates that were simulated without a drive.
     pub candidates: usize,
-    /// What was simulated with the model of a drive.
+    /// Number of candidates that were simulated with the model of a drive.
     pub simulated: usize,
-    /// What no other one beats in cost, objective and lifetime, by cost.
+    /// Choices that no other one beats in cost, objective and lifetime, by cost.
     pub front: Vec<KvChoice>,
-    /// Which one of the front is best by the objective.
+    /// Index in the front of the best choice by the objective.
     pub chosen: usize,
-    /// What is better by the objective or cheaper than some of the front and wears out too soon, by cost.
+    /// Choices that are better by the objective or cheaper than some of the front and wear out too
+    /// soon, by cost.
     pub struck_out: Vec<KvStruckOut>,
 }
 
 impl KvObjective {
-    /// What it is, in words.
+    /// Return the objective in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::FirstToken => "the mean time to the first token",
@@ -151,7 +153,7 @@ impl KvObjective {
 }
 
 impl KvChoice {
-    /// What the objective is about, of which less is better: seconds, or a price.
+    /// Return the figure of the objective, of which less is better: seconds, or a price.
     pub fn figure(&self, objective: KvObjective) -> f64 {
         match objective {
             KvObjective::FirstToken => self.first_token_mean_s,
@@ -160,12 +162,12 @@ impl KvChoice {
         }
     }
 
-    /// The policy, and the mode where that is not the policy's own.
+    /// Return the policy, and the mode where that is not the policy's own.
     pub fn label(&self) -> String {
         self.mode.map_or_else(|| self.policy.clone(), |mode| format!("{}, {mode}", self.policy))
     }
 
-    /// How long its drive lasts, in words; none without a drive, or without a write to it.
+    /// Return the lifetime of its drive in words; `None` without a drive, or without a write to it.
     pub fn lifetime_in_words(&self) -> Option<String> {
         self.lifetime_years.map(years_in_words)
     }
@@ -328,7 +330,7 @@ impl<'a> Market<'a> {
         Ok(Self { trace, options, block_bytes, tiers, drives })
     }
 
-    /// The price of a block in a tier: of `ssd`, on the cheapest drive.
+    /// Return the price of a block in a tier: of `ssd`, on the cheapest drive.
     fn block_price(&self, tier: usize) -> f64 {
         let (name, price) = &self.tiers[tier];
         let cheapest = self.drives.iter().map(|drive| drive.price).fold(f64::INFINITY, f64::min);
@@ -336,13 +338,14 @@ impl<'a> Market<'a> {
         price * self.block_bytes as f64 / GIB * self.copies(tier)
     }
 
-    /// How many there are of a tier.
+    /// Return the number of copies of a tier.
     fn copies(&self, tier: usize) -> f64 {
         let private = self.options.spec.private_tiers.unwrap_or(1);
         if tier < private { f64::from(self.options.spec.engines) } else { 1.0 }
     }
 
-    /// Every choice of tiers with the first one, and for each the sizes that the budget buys.
+    /// Return every choice of tiers with the first one, and for each the sizes that the budget
+    /// buys.
     fn hierarchies(&self) -> Result<Vec<Vec<(usize, u32)>>, LabError> {
         let mut all = vec![];
         for others in 0..1_usize << (self.tiers.len() - 1) {
@@ -364,7 +367,8 @@ impl<'a> Market<'a> {
         Ok(all)
     }
 
-    /// The sizes of a tier that a rest of the budget buys: the one that is fixed, or some up to the most.
+    /// Return the sizes of a tier that a rest of the budget buys: the one that is fixed, or some up
+    /// to the most.
     fn sizes(&self, tier: usize, rest: f64) -> Result<Vec<u32>, LabError> {
         let distinct = self.trace.distinct_blocks();
         let price = self.block_price(tier);
@@ -388,7 +392,7 @@ impl<'a> Market<'a> {
         Ok(sizes_of(most, SIZES))
     }
 
-    /// All configurations under the budget, without a drive.
+    /// Return all configurations under the budget, without a drive.
     fn candidates(&self) -> Result<Vec<KvConfiguration>, LabError> {
         let hierarchies = self.hierarchies()?;
         if hierarchies.is_empty() {
@@ -442,7 +446,7 @@ impl<'a> Market<'a> {
         self.options.spec.bandwidths.iter().any(|one| one.tier == DRIVE_TIER)
     }
 
-    /// What is asked of some tiers with these sizes.
+    /// Return the specification of some tiers with these sizes.
     fn spec(&self, hierarchy: &[(usize, u32)], mode: Option<Mode>) -> KvSpec {
         let spec = &self.options.spec;
         let names: Vec<&str> = hierarchy.iter().map(|&(tier, _)| &*self.tiers[tier].0).collect();
@@ -471,7 +475,7 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// A finalist on each drive, or as it is if it has no tier on one.
+    /// Return a finalist on each drive, or as it is if it has no tier on one.
     fn on_drives(&self, finalist: &KvConfiguration) -> Vec<KvConfiguration> {
         let place = finalist.tier_names.iter().position(|name| name == DRIVE_TIER);
         let Some(place) = place else { return vec![finalist.clone()] };
@@ -488,7 +492,7 @@ impl<'a> Market<'a> {
         self.drives.iter().map(on).collect()
     }
 
-    /// What a run comes to.
+    /// Return the choice that a run describes.
     fn choice(&self, run: &KvSummary) -> KvChoice {
         let cost = run.tiers.iter().map(|tier| {
             let bytes = (tier.capacity_blocks * tier.copies * self.block_bytes) as f64;
@@ -521,7 +525,8 @@ impl<'a> Market<'a> {
     }
 }
 
-/// What no other one beats, the best by the objective first, and others at all costs.
+/// Return the candidates that no other one beats, the best by the objective first, and others at
+/// all costs.
 fn finalists(
     coarse: Vec<(KvConfiguration, KvChoice)>,
     objective: KvObjective,
@@ -542,7 +547,8 @@ fn finalists(
     kept.map(|(_, (configuration, _))| configuration).collect()
 }
 
-/// Those that wear out too soon and that none of the others beats in cost and objective, with the reason.
+/// Return those that wear out too soon and that none of the others beats in cost and objective,
+/// with the reason.
 fn struck_out(
     kept: &[KvChoice],
     short: Vec<KvChoice>,

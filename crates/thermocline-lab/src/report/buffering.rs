@@ -76,7 +76,8 @@ fn grouped_seconds(seconds: f64) -> String {
     if seconds < 1000.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") }
 }
 
-/// A chart of one figure: lines over buffer sizes, or bars if there is one size; none if no run has it.
+/// Return a chart of one figure: lines over buffer sizes, or bars if there is one size; none if no
+/// run has it.
 fn chart(summaries: &[BufferSummary], metric: &Metric<BufferSummary>) -> Option<Chart> {
     let mut sizes: Vec<u32> = summaries.iter().map(|summary| summary.buffer_pages).collect();
     sizes.sort_unstable();
@@ -115,7 +116,7 @@ fn chart(summaries: &[BufferSummary], metric: &Metric<BufferSummary>) -> Option<
     has_value.then(|| chart.chart())
 }
 
-/// How the pages flushed are distributed over sizes of flushes, at the largest buffer.
+/// Chart the flushed pages by sizes of flushes, at the largest buffer.
 fn add_flush_sizes(report: &mut Report, summaries: &[BufferSummary]) {
     let Some(largest) = summaries.iter().map(|summary| summary.buffer_pages).max() else {
         return;
@@ -177,7 +178,7 @@ fn buffer_figures(summaries: &[BufferSummary]) -> Table {
     Table { header, rows: summaries.iter().map(row).collect() }
 }
 
-/// Where programs and erases come from, and how evenly they wear the drive.
+/// Chart the origins of programs and erases, and the evenness of the drive's wear.
 fn add_wear(report: &mut Report, summaries: &[BufferSummary]) {
     if summaries.iter().all(|summary| summary.ssd.is_none()) {
         return;
@@ -220,7 +221,7 @@ fn add_wear(report: &mut Report, summaries: &[BufferSummary]) {
     report.table(Table { header: header.map(String::from).to_vec(), rows: rows.collect() });
 }
 
-/// All parameters of each policy.
+/// Return all parameters of each policy.
 fn parameters(summaries: &[BufferSummary]) -> Table {
     let row = |policy: &&str| {
         let summary = summaries.iter().find(|summary| summary.policy.name == *policy)?;
@@ -236,7 +237,7 @@ fn parameters(summaries: &[BufferSummary]) -> Table {
     }
 }
 
-/// The policies, in the order in which they appear.
+/// Return the policies, in the order in which they appear.
 fn policies(summaries: &[BufferSummary]) -> Vec<&str> {
     let mut policies: Vec<&str> = vec![];
     for summary in summaries {

@@ -10,7 +10,7 @@ use crate::metric::{
 };
 use crate::{Summary, TierSummary};
 
-/// Of more policies, so many stand out: those that are best at the greatest sizes.
+/// Number of policies that are emphasised: those that are best at the greatest sizes.
 const EMPHASISED: usize = 5;
 
 /// Adds the charts that the runs have figures for.
@@ -30,7 +30,8 @@ pub(super) fn add_by_size(report: &mut Report, summaries: &[Summary]) {
     add_maps(report, summaries, &emphasised);
 }
 
-/// The policies that are best at the greatest sizes, the best first; none if all may stand out.
+/// Return the policies that are best at the greatest sizes, the best first; none if all may stand
+/// out.
 fn best(summaries: &[Summary]) -> Vec<String> {
     let groups = by_sizes(summaries);
     let total = |group: &&Vec<&Summary>| capacities(group[0]).iter().sum::<u64>();
@@ -117,14 +118,15 @@ fn add_maps(report: &mut Report, summaries: &[Summary], emphasised: &[String]) {
 struct Ladder<'a> {
     /// The size that they have in common, if others have another.
     common: Option<String>,
-    /// What the sizes are of.
+    /// Item whose sizes these are.
     of: String,
     /// The runs, each with the sizes of these tiers.
     runs: Vec<(Vec<u64>, &'a Summary)>,
 }
 
 impl Ladder<'_> {
-    /// A chart of one metric: lines over sizes, or bars if there is one size; none if no run has it.
+    /// Return a chart of one metric: lines over sizes, or bars if there is one size; none if no run
+    /// has it.
     fn chart(&self, metric: &Metric, emphasised: &[String]) -> Option<Chart> {
         let mut sizes: Vec<&[u64]> = self.runs.iter().map(|(size, _)| size.as_slice()).collect();
         sizes.sort_unstable();
@@ -170,7 +172,7 @@ impl Ladder<'_> {
     }
 }
 
-/// The policies in the order in which they come.
+/// Return the policies in the order in which they come.
 fn policies<'a>(runs: impl Iterator<Item = &'a Summary>) -> Vec<&'a str> {
     let mut policies: Vec<&str> = vec![];
     for run in runs {
@@ -181,8 +183,8 @@ fn policies<'a>(runs: impl Iterator<Item = &'a Summary>) -> Vec<&'a str> {
     policies
 }
 
-/// The runs by the size of their first tier, over the sizes of the others; or all of them over all
-/// sizes, if the first tier's size tells the others'.
+/// Return the runs by the size of their first tier, over the sizes of the others; or all of them
+/// over all sizes, if the first tier's size tells the others'.
 fn ladders(summaries: &[Summary]) -> Vec<Ladder<'_>> {
     let Some(first) = summaries.first() else { return vec![] };
     let names: Vec<&str> = caches(first).map(|tier| tier.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What kind of workload a trace is, for a page that shows a trace before it is replayed.
+//! Character of a trace's workload, for a page that shows a trace before it is replayed.
 
 use thermocline_trace::Popularity;
 
@@ -7,8 +7,8 @@ use super::miss_ratios::add_reuse;
 use super::{Axis, Information, LineChart, Report, Series};
 use crate::mrc::ReuseStats;
 
-/// The report of one trace's character: over time, how its accesses are spread over its pages, when pages
-/// are used again, and whose accesses a recording's are.
+/// Return the report of one trace's character: over time, how its accesses are spread over its
+/// pages, when pages are used again, and whose accesses a recording's are.
 pub fn character(
     title: &str,
     found: &Information<'_>,

@@ -5,7 +5,7 @@ use thermocline_trace::classes::{ClassSummary, Classes};
 use super::{Axis, BarChart, Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::grouped;
 
-/// The report of the written pages of one trace.
+/// Return the report of the written pages of one trace.
 pub fn classes(found: &Classes, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.paragraph(&format!(

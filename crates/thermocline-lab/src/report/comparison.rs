@@ -7,7 +7,7 @@ use crate::metric::{Metric, by_sizes, byte_size, capacities, columns, flash, gro
 use crate::verdict::verdict;
 use crate::{Summary, TierSummary};
 
-/// What a comparison's report says besides its figures.
+/// Text of a comparison's report besides its figures.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The title.
@@ -33,7 +33,7 @@ pub fn comparison(summaries: &[Summary], options: &Options) -> Report {
     report
 }
 
-/// What a table says of each run besides its figures.
+/// Column of a table besides the figures of each run.
 pub(super) struct Column {
     pub(super) title: String,
     pub(super) meaning: &'static str,
@@ -162,7 +162,7 @@ fn traffic(summaries: &[Summary]) -> Option<Table> {
     Some(Table { header, rows })
 }
 
-/// The parameters of each policy and the devices of the tiers.
+/// Return the parameters of each policy and the devices of the tiers.
 fn parameters(summaries: &[Summary]) -> Table {
     let mut rows: Vec<Vec<Cell>> = vec![];
     let mut known: Vec<&str> = vec![];
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(two, html(&[summary("hat", 20, 1.0), summary("hat", 40, 0.5)]));
     }
 
-    /// The same on levels of these sizes, with what moves between them.
+    /// Return the same on levels of these sizes, with what moves between them.
     fn levels(policy: &str, pages: &[u64], average_response_ms: f64) -> Summary {
         let hybrid = summary(policy, 20, 1.0);
         let [cache, _, disk] = hybrid.tiers.as_slice() else { unreachable!() };

@@ -4,7 +4,7 @@ use super::{BoxChart, Cell, Distribution, Options, RankDiagram, Report, Table};
 use crate::corpus::statistics::Estimate;
 use crate::corpus::{DatasetStatistics, Filtered, Filters, PolicyStatistics, Section, Study};
 
-/// The report of a study.
+/// Return the report of a study.
 pub fn corpus(study: &Study, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.paragraph(&introduction(study));

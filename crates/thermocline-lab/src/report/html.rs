@@ -3,15 +3,15 @@
 use super::escape::escape;
 use super::{Block, Cell, CellKind, Chart, Figure, Report, Table};
 
-/// How reports look: rules for elements and for a few classes.
+/// Style sheet of reports: rules for elements and for a few classes.
 pub const STYLE: &str = include_str!("style.css");
-/// What a page does in a browser; made from `web/` by `cargo xtask web`.
+/// Script of a page in a browser; made from `web/` by `cargo xtask web`.
 const SCRIPT: &str = include_str!("page.js");
 
 /// A document with fewer headings has no list of contents.
 const LISTED_HEADINGS_MIN: usize = 4;
 
-/// A whole document.
+/// Return a whole document.
 pub(super) fn document(report: &Report) -> String {
     let title = escape(&report.title);
     let contents = contents(&headings(&report.blocks));
@@ -24,7 +24,7 @@ pub(super) fn document(report: &Report) -> String {
     )
 }
 
-/// All blocks, for a page that has the style and the script.
+/// Return all blocks, for a page that has the style and the script.
 pub(super) fn body(report: &Report) -> String {
     let headings = headings(&report.blocks);
     let mut names = headings.iter().map(|(name, _)| name.as_str());
@@ -39,7 +39,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The name of something: its letters and digits, and a number if another has those as well.
+    /// Return the name of something: its letters and digits, and a number if another has those as
+    /// well.
     pub(super) fn take(&mut self, text: &str) -> String {
         let letters =
             text.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
@@ -58,7 +59,7 @@ impl Names {
     }
 }
 
-/// The headings, each with the name that links to it.
+/// Return the headings, each with the name that links to it.
 fn headings(blocks: &[Block]) -> Vec<(String, &str)> {
     let mut names = Names::default();
     let headings = blocks.iter().filter_map(|block| {
@@ -80,13 +81,13 @@ fn contents(headings: &[(String, &str)]) -> String {
     format!("<nav aria-label=\"Contents\">\n<ul>\n{links}</ul>\n</nav>\n")
 }
 
-/// What blocks have in common.
+/// State that blocks share.
 struct Page<'a> {
     definitions: &'a [(String, String)],
 }
 
 impl Page<'_> {
-    /// A block; a heading takes the next name.
+    /// Return a block; a heading takes the next name.
     fn block<'a>(&self, block: &Block, names: &mut impl Iterator<Item = &'a str>) -> String {
         match block {
             Block::Heading(text) => {

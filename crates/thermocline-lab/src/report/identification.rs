@@ -4,7 +4,7 @@ use super::{Axis, Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::{Metric, grouped, identifier_columns};
 use crate::{Identification, IdentifierSummary, Interval, verdict};
 
-/// The report of one trace.
+/// Return the report of one trace.
 pub fn identification(found: &Identification, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.answer(&verdict::identification(found));
@@ -94,7 +94,7 @@ fn series(identifier: &IdentifierSummary, value: impl Fn(&Interval) -> f64) -> S
     }
 }
 
-/// Where each interval ends.
+/// Return the end of each interval.
 fn ends(found: &Identification) -> impl Iterator<Item = u64> {
     (1..=found.unique_pages.len() as u64)
         .map(|interval| (interval * found.interval_writes).min(found.trace.writes))
@@ -115,7 +115,7 @@ fn table(found: &Identification) -> Table {
     }
 }
 
-/// All parameters of each identifier.
+/// Return all parameters of each identifier.
 fn parameters(found: &Identification) -> Table {
     let row = |one: &IdentifierSummary| {
         let parameters: Vec<String> = one

@@ -5,7 +5,7 @@ use thermocline_trace::{AccessShare, FileShares, Footprint, FootprintPoint, Proc
 use super::{Axis, BarChart, Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::grouped;
 
-/// What the report of a trace shows.
+/// Contents of a trace's report.
 #[derive(Debug)]
 pub struct Information<'a> {
     /// Figures, as names and values.
@@ -18,7 +18,7 @@ pub struct Information<'a> {
     pub processes: &'a [ProcessShare],
 }
 
-/// The report of one trace.
+/// Return the report of one trace.
 pub fn information(found: &Information<'_>, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     add_over_time(&mut report, found.footprint);

@@ -8,7 +8,7 @@ use crate::metric::{byte_size, grouped};
 use crate::mrc::{Bucket, Curve, Distribution, MissRatios, Point, ReuseStats};
 use crate::verdict;
 
-/// The report of one trace.
+/// Return the report of one trace.
 pub fn miss_ratios(found: &MissRatios, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.answer(&verdict::miss_ratios(found));
@@ -53,7 +53,7 @@ pub(super) fn add_reuse(report: &mut Report, reuse: &ReuseStats) {
     }
 }
 
-/// The curves of one tier, together where they have the same sizes.
+/// Return the curves of one tier, together where they have the same sizes.
 fn line_charts(curves: &[Curve], page_size_bytes: u64) -> Vec<LineChart> {
     let sizes = |curve: &Curve| -> Vec<u64> {
         curve.points.iter().map(|point| point.capacity_pages[0]).collect()
@@ -89,7 +89,7 @@ fn line_charts(curves: &[Curve], page_size_bytes: u64) -> Vec<LineChart> {
     charts.into_iter().map(|(_, chart)| chart).collect()
 }
 
-/// The miss ratios of a hybrid policy by the sizes of both tiers.
+/// Return the miss ratios of a hybrid policy by the sizes of both tiers.
 fn heat_map(curve: &Curve, page_size_bytes: u64) -> HeatMap {
     let tier = |tier: usize| {
         let mut pages: Vec<u64> =
@@ -134,7 +134,7 @@ fn methods(curves: &[Curve]) -> Table {
     Table { header: header.map(String::from).to_vec(), rows: curves.iter().map(row).collect() }
 }
 
-/// The distributions with what they are of, and their units.
+/// Return the distributions with what they are of, and their units.
 fn named(reuse: &ReuseStats) -> Vec<(&'static str, &'static str, &Distribution)> {
     let mut all = vec![
         ("Re-use distance", "distinct pages", &reuse.distance_pages),

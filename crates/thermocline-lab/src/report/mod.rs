@@ -55,7 +55,7 @@ use crate::files::write_file;
 pub struct Report {
     title: String,
     blocks: Vec<Block>,
-    /// What titles of columns mean, in the order in which they came.
+    /// Definitions of column titles, in the order in which they came.
     definitions: Vec<(String, String)>,
 }
 
@@ -73,7 +73,7 @@ enum Block {
 /// Charts of which one choice is shown at a time.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What all of them show.
+    /// Title of all of them.
     pub title: String,
     /// The choices: what each is called, and its charts, which stand side by side.
     pub choices: Vec<(String, Vec<Chart>)>,
@@ -97,7 +97,7 @@ pub struct Cell {
     value: Option<f64>,
 }
 
-/// How a cell is shown.
+/// Form of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellKind {
     Text,
@@ -109,12 +109,12 @@ enum CellKind {
 }
 
 impl Report {
-    /// An empty document.
+    /// Create an empty document.
     pub fn new(title: &str) -> Self {
         Self { title: title.into(), blocks: vec![], definitions: vec![] }
     }
 
-    /// Its title.
+    /// Return its title.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -209,7 +209,7 @@ impl Report {
         self.definitions.push((title.into(), meaning.into()));
     }
 
-    /// All charts, each with a name as files have them, that no other has.
+    /// Return all charts, each with a name as files have them, that no other has.
     pub fn charts(&self) -> Vec<(String, &Chart)> {
         let mut names = html::Names::default();
         let figures = self.blocks.iter().filter_map(|block| {
@@ -248,20 +248,21 @@ impl Report {
         Ok(written)
     }
 
-    /// The document as one HTML file.
+    /// Return the document as one HTML file.
     pub fn to_html(&self) -> String {
         html::document(self)
     }
 
-    /// What the document shows, as HTML for a page that has [`STYLE`] and brings charts and tables to life
-    /// itself: no title, no contents, no script.
+    /// Return the document as HTML for a page that has [`STYLE`] and brings charts and tables to
+    /// life itself: no title, no contents, no script.
     pub fn to_fragment(&self) -> String {
         html::body(self)
     }
 }
 
 impl Figure {
-    /// The figure with the choices that have a chart of a wanted title; all if its own title is.
+    /// Return the figure with the choices that have a chart of a wanted title; all if its own title
+    /// is.
     fn of_wanted(mut self, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
         if !is_wanted(&self.title) {
             let has = |charts: &[Chart]| charts.iter().any(|chart| is_wanted(chart.title()));
@@ -272,33 +273,34 @@ impl Figure {
 }
 
 impl Cell {
-    /// A cell of words.
+    /// Create a cell of words.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: CellKind::Text, value: None }
     }
 
-    /// A cell with a number.
+    /// Create a cell with a number.
     pub fn number(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: CellKind::Number, value: None }
     }
 
-    /// A cell with the best number of its column.
+    /// Create a cell with the best number of its column.
     pub fn best(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: CellKind::Best, value: None }
     }
 
-    /// The same with the number that its text is rounded from: tables are sorted by it and saved with it.
+    /// Return the same with the number that its text is rounded from: tables are sorted by it and
+    /// saved with it.
     #[must_use]
     pub fn with_value(self, value: f64) -> Self {
         Self { value: value.is_finite().then_some(value), ..self }
     }
 
-    /// A cell of words that are struck out.
+    /// Create a cell of words that are struck out.
     pub fn struck_out(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: CellKind::StruckOut, value: None }
     }
 
-    /// A verdict: yes or no, and a word for it.
+    /// Create a verdict: yes or no, and a word for it.
     pub fn verdict(is_good: bool, text: impl Into<String>) -> Self {
         let kind = if is_good { CellKind::Good } else { CellKind::Bad };
         Self { text: text.into(), kind, value: None }
@@ -353,7 +355,7 @@ mod tests {
         assert!(!report.to_html().contains("no chart at all"));
     }
 
-    /// Whatever a name has in it, the data of a chart end where they should.
+    /// The data of a chart end where they should, for any name in it.
     #[test]
     fn data_cannot_end_their_script() {
         let mut report = Report::new("t");

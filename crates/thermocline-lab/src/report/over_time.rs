@@ -5,7 +5,7 @@ use super::{Axis, Chart, Drawn as _, Figure, LineChart, Report, Series};
 use crate::metric::{grouped, interval_columns, sizes_in_bytes};
 use crate::{IntervalSummary, OverTime, Summary};
 
-/// Up to so many tiers have charts of their own; the figures of all are in the JSON.
+/// Maximum number of tiers that have charts of their own; the figures of all are in the JSON.
 const CHARTED_TIERS: usize = 4;
 
 /// A gauge that charts show: one that tells how a policy adapts or fills. The others are in the JSON.
@@ -16,13 +16,13 @@ struct Charted {
     of: Whole,
 }
 
-/// What the value of a gauge is a share of.
+/// Whole of which the value of a gauge is a share.
 enum Whole {
-    /// Of nothing: the chart shows the value itself.
+    /// None: the chart shows the value itself.
     None,
-    /// Of the capacity of the tier.
+    /// Capacity of the tier.
     Tier,
-    /// Of this gauge and another one together.
+    /// Sum of this gauge and another one.
     With(&'static str),
 }
 
@@ -55,7 +55,7 @@ const CHARTED: [Charted; 5] = [
 ];
 
 impl Charted {
-    /// The value that the chart shows for a tier, if the policy has the gauge there.
+    /// Return the value that the chart shows for a tier, if the policy has the gauge there.
     fn value(&self, interval: &IntervalSummary, tier: &str, capacity_pages: f64) -> Option<f64> {
         let value = interval.gauge(self.gauge, tier)?;
         let whole = match self.of {
@@ -108,7 +108,7 @@ pub(super) fn add_over_time(report: &mut Report, groups: &[Vec<&Summary>]) {
     report.figure(Figure { title: "Over time".into(), choices });
 }
 
-/// The charts of runs on tiers of the same sizes.
+/// Return the charts of runs on tiers of the same sizes.
 fn charts(group: &[&Summary]) -> Vec<LineChart> {
     let runs = group.iter().filter_map(|run| Some((&*run.policy.name, run.over_time.as_ref()?)));
     let runs: Vec<(&str, &OverTime)> = runs.collect();
@@ -140,7 +140,7 @@ fn charts(group: &[&Summary]) -> Vec<LineChart> {
     charts
 }
 
-/// A line per run, a value per interval: `runs` are their names and figures.
+/// Return a line per run, a value per interval: `runs` are their names and figures.
 pub fn chart_over_time(
     title: &str,
     y_title: &str,

@@ -5,7 +5,7 @@ use crate::metric::{byte_size, grouped};
 use crate::planning::{Choice, Objective, Plan};
 use crate::verdict;
 
-/// The report of one plan.
+/// Return the report of one plan.
 pub fn plan(found: &Plan, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.answer(&verdict::plan(found));

@@ -9,12 +9,12 @@ use crate::metric::{columns, grouped, sizes_in_bytes};
 
 /// A way that pages took.
 struct Flow {
-    /// Who does what: `flash to RAM: promoted`.
+    /// Action and its tiers: `flash to RAM: promoted`.
     name: String,
     pages: u64,
 }
 
-/// The report of one run; its title names the policy and the sizes.
+/// Return the report of one run; its title names the policy and the sizes.
 pub fn point(summary: &Summary) -> Report {
     let mut report =
         Report::new(&format!("{}: {}", summary.policy.label(), sizes_in_bytes(summary)));
@@ -58,7 +58,7 @@ pub fn point(summary: &Summary) -> Report {
     report
 }
 
-/// The ways that pages took, from the fastest tier down; none that no page took.
+/// Return the ways that pages took, from the fastest tier down; none that no page took.
 fn flows(summary: &Summary) -> Vec<Flow> {
     let counts = &summary.counts;
     let tiers: Vec<(Tier, &str)> =

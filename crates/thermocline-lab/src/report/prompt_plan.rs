@@ -5,7 +5,7 @@ use crate::metric::{byte_size, grouped};
 use crate::planning::{KvChoice, KvObjective, KvPlan};
 use crate::verdict;
 
-/// The report of one plan for prompts.
+/// Return the report of one plan for prompts.
 pub fn prompt_plan(found: &KvPlan, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.answer(&verdict::prompt_plan(found));

@@ -65,7 +65,7 @@ fn sizes(run: &KvSummary) -> String {
     run.capacities().into_iter().map(grouped).collect::<Vec<String>>().join(", ")
 }
 
-/// Every figure: bars at one size, lines over several.
+/// Return every figure: bars at one size, lines over several.
 fn by_size(summaries: &[KvSummary], metrics: &[Metric<KvSummary>]) -> Figure {
     let ladders = ladders(summaries);
     let choices = metrics.iter().map(|metric| {
@@ -86,7 +86,7 @@ fn by_size(summaries: &[KvSummary], metrics: &[Metric<KvSummary>]) -> Figure {
 struct Ladder<'a> {
     /// The sizes of the other tiers, if other ladders have others.
     common: Option<String>,
-    /// What the sizes are of.
+    /// Quantity that the sizes measure.
     over: String,
     /// The sizes in blocks, ascending.
     sizes: Vec<u64>,
@@ -140,7 +140,7 @@ fn ladders(summaries: &[KvSummary]) -> Vec<Ladder<'_>> {
 }
 
 impl Ladder<'_> {
-    /// A chart of one metric, in which each policy has one colour.
+    /// Return a chart of one metric, in which each policy has one colour.
     fn chart(&self, metric: &Metric<KvSummary>) -> Chart {
         let mut policies: Vec<&str> = vec![];
         for (_, run) in &self.runs {
@@ -208,7 +208,7 @@ fn figures(summaries: &[KvSummary], metrics: &[Metric<KvSummary>]) -> Table {
     Table { header, rows: summaries.iter().map(row).collect() }
 }
 
-/// How each policy's tiers were filled, once per policy.
+/// Describe how each policy's tiers were filled, once per policy.
 fn settings(summaries: &[KvSummary]) -> Table {
     let mut rows: Vec<Vec<Cell>> = vec![];
     let mut seen: Vec<&str> = vec![];
@@ -250,7 +250,7 @@ mod tests {
         KvPolicySummary, KvSettingsSummary, KvTierCosts, KvTierSummary, KvTraceSummary,
     };
 
-    /// A run with these sizes of `hbm` and `ssd`.
+    /// Return a run with these sizes of `hbm` and `ssd`.
     fn run(policy: &str, sizes: [u64; 2], hit_tokens: u64) -> KvSummary {
         let tier = |(name, capacity_blocks): (&str, u64)| KvTierSummary {
             name: name.into(),
@@ -310,7 +310,8 @@ mod tests {
         }
     }
 
-    /// The title of the figure, and for each of the first metric's charts its title and its series.
+    /// Return the title of the figure, and for each of the first metric's charts its title and its
+    /// series.
     fn drawn(sizes: &[[u64; 2]]) -> (String, Vec<(String, Vec<String>)>) {
         let of = |&size: &[u64; 2]| ["lru", "arc"].map(|policy| run(policy, size, size[1]));
         let runs: Vec<KvSummary> = sizes.iter().flat_map(of).collect();

@@ -6,7 +6,8 @@ use super::{Cell, Options, Report};
 use crate::verdict::verdict;
 use crate::{Found, Summary};
 
-/// By how much hit ratios of estimates differ from those of the whole trace, where both are known.
+/// Difference between the hit ratios of estimates and those of the whole trace, where both are
+/// known.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Difference {
     /// The greatest difference, in percentage points.
@@ -17,24 +18,24 @@ pub struct Difference {
     pub points: usize,
 }
 
-/// What is known of a study so far.
+/// Results of a study so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Study<'a> {
     /// The runs that there are, by size and then by policy.
     pub summaries: &'a [Summary],
-    /// How each of them was found.
+    /// Method by which each of them was computed.
     pub found: &'a [Found],
-    /// How long flash lasts at each of them, in years; empty if that is not known of any.
+    /// Lifetime of flash at each of them, in years; empty if none is known.
     pub lifetimes_years: &'a [Option<f64>],
     /// Number of configurations in all.
     pub points: usize,
-    /// How far samples are off.
+    /// Error of the samples.
     pub difference: Option<Difference>,
 }
 
 impl Difference {
-    /// The differences of pairs of hit ratios, each from 0 to 1: of a sample, and of the whole trace. None
-    /// without a pair.
+    /// Return the differences of pairs of hit ratios, each from 0 to 1: of a sample, and of the
+    /// whole trace. None without a pair.
     pub fn of(pairs: impl IntoIterator<Item = [f64; 2]>) -> Option<Self> {
         let differences = pairs.into_iter().map(|[sampled, exact]| (sampled - exact).abs() * 100.0);
         let (mut points, mut sum, mut max) = (0, 0.0, 0.0_f64);
@@ -65,7 +66,7 @@ pub fn study(study: &Study<'_>, options: &Options) -> Report {
     report
 }
 
-/// What was replayed, in words.
+/// Describe the replayed part of the trace.
 fn in_words(found: Found) -> String {
     match found {
         Found::Exact => "all accesses".into(),
@@ -74,7 +75,7 @@ fn in_words(found: Found) -> String {
     }
 }
 
-/// What is missing and what is from samples, in sentences; none if all is exact.
+/// Describe the missing results and those from samples, in sentences; `None` if all is exact.
 fn progress(study: &Study<'_>) -> Option<String> {
     let exact = study.found.iter().filter(|found| **found == Found::Exact).count();
     let mut sentences = vec![];
@@ -95,7 +96,7 @@ fn progress(study: &Study<'_>) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// What estimates are made from.
+/// Return the basis of the estimates, in words.
 fn origins(found: &[Found]) -> &'static str {
     let has = |is_such: fn(&Found) -> bool| found.iter().any(is_such);
     match [
@@ -108,7 +109,7 @@ fn origins(found: &[Found]) -> &'static str {
     }
 }
 
-/// The columns that a comparison does not have.
+/// Return the columns that a comparison does not have.
 fn columns(study: &Study<'_>) -> Vec<Column> {
     let mut columns = vec![];
     if study.lifetimes_years.iter().any(Option::is_some) {

@@ -18,7 +18,7 @@ const FIGURES: [Drawn; 5] = [
     ("read_p99_us", "99 % of reads within", "us", |us| us),
 ];
 
-/// The report of all results, in the order of the sweep.
+/// Return the report of all results, in the order of the sweep.
 pub fn sweep(rows: &[Row], options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     let traces = in_order(rows.iter().map(|row| row.trace.clone()));
@@ -55,7 +55,7 @@ pub fn sweep(rows: &[Row], options: &Options) -> Report {
 /// A row, and what its line is called.
 type Named<'a> = (String, &'a Row);
 
-/// A line per policy and what it has besides RAM, over the sizes of RAM.
+/// Return a line per policy and its tiers besides RAM, over the sizes of RAM.
 fn chart(rows: &[Named<'_>], (column, title, y_title, scale): Drawn) -> LineChart {
     let mut sizes: Vec<u64> = rows.iter().map(|(_, row)| first_pages(row)).collect();
     sizes.sort_unstable();
@@ -89,7 +89,7 @@ fn first_pages(row: &Row) -> u64 {
     row.tiers.first().and_then(|tier| tier.capacity_pages).unwrap_or(0)
 }
 
-/// The sizes of the tiers after the first, as multiples of it where they are.
+/// Return the sizes of the tiers after the first, as multiples of it where they are.
 fn further_sizes(row: &Row) -> String {
     let above = first_pages(row);
     let further = row.tiers.iter().skip(1).filter_map(|tier| Some((tier, tier.capacity_pages?)));
@@ -134,12 +134,12 @@ fn table(labels: &[String], rows: &[&Row]) -> Table {
     }
 }
 
-/// A number with so many decimals.
+/// Format a number with `decimals` decimals.
 fn exact(decimals: usize, value: f64) -> Cell {
     Cell::number(format!("{value:.decimals$}")).with_value(value)
 }
 
-/// Each of some texts once, in the order in which they come.
+/// Return each of some texts once, in the order in which they come.
 fn in_order(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     for text in texts {

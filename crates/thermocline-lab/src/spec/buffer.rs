@@ -1,4 +1,4 @@
-//! What a caller asks of write buffers.
+//! Question about write buffers, as a caller asks it.
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::hotness;
@@ -25,12 +25,13 @@ pub struct BufferSpec {
     pub ssd: Option<DriveSpec>,
     /// The capacity of the drive; its own if absent.
     pub ssd_size: Option<SsdSize>,
-    /// What is written to the drive before the trace; nothing if absent.
+    /// Writes to the drive before the trace; none if absent.
     pub precondition: Option<Precondition>,
     /// Placement handles of the drive; its own if absent.
     pub placement: Option<Placement>,
-    /// What chooses the placement handle of each write: an identifier, `oracle`, or `none`. In a drive
-    /// without handles, the identifier that keeps hot and cold pages in different blocks.
+    /// Chooser of the placement handle of each write: an identifier, `oracle`, or `none`. In a
+    /// drive without handles, the identifier that keeps hot and cold pages in different blocks. In
+    /// a drive without handles, the identifier that keeps hot and cold pages in different blocks.
     pub streams: Option<String>,
     /// Requests kept outstanding instead of arrivals at the trace's times, at least 1.
     pub closed_loop: Option<u32>,
@@ -43,9 +44,9 @@ pub struct BufferSpec {
 /// The capacity of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum SsdSize {
-    /// As small as holds the trace.
+    /// Smallest drive that holds the trace.
     Fit,
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
 }
 
@@ -59,7 +60,7 @@ pub struct Buffers<'a> {
     parameters: Parameters<'a>,
 }
 
-/// What chooses, by its name.
+/// Chooser, by its name.
 #[derive(Clone, Copy, Debug)]
 enum Chosen {
     Identifier(&'static hotness::registry::IdentifierEntry),
@@ -83,7 +84,7 @@ impl BufferSpec {
         Ok(Buffers { spec: self, policies, ssd, streams, parameters })
     }
 
-    /// What chooses streams or handles.
+    /// Return the chooser of streams or handles.
     fn chosen(&self, ssd: Option<&BufferedSsd>) -> Result<Option<Chosen>, LabError> {
         let has_handles = ssd.is_some_and(|ssd| ssd.config.placement.is_some());
         match self.streams.as_deref() {
@@ -101,7 +102,7 @@ impl BufferSpec {
         }
     }
 
-    /// The drive at its own size.
+    /// Return the drive at its own size.
     fn drive(&self) -> Result<Option<BufferedSsd>, LabError> {
         let Some(drive) = &self.ssd else {
             let without = [
@@ -131,13 +132,13 @@ impl BufferSpec {
 }
 
 impl Buffers<'_> {
-    /// Bytes per page of the drive; `None` without one.
+    /// Return the number of bytes per page of the drive; `None` without one.
     pub fn drive_page_bytes(&self) -> Option<u64> {
         self.ssd.as_ref().map(|ssd| u64::from(ssd.config.page_bytes))
     }
 
-    /// The policies by name with the parameters that are given for each, and all that the drive and its
-    /// streams depend on besides the trace.
+    /// Return the policies by name with the parameters that are given for each, and all that the
+    /// drive and its streams depend on besides the trace.
     pub(crate) fn identity(&self) -> (Vec<(String, Vec<ParameterSpec>)>, String) {
         let given = |policy: &&PolicyEntry| {
             (policy.name.to_string(), self.parameters.of(&[Owner::from(*policy)]))
@@ -179,7 +180,7 @@ impl Buffers<'_> {
         Ok(configurations)
     }
 
-    /// The drive with its streams and at its size.
+    /// Return the drive with its streams and at its size.
     fn sized(&self, mut ssd: BufferedSsd, trace: &CompiledTrace) -> Result<BufferedSsd, LabError> {
         match self.streams {
             Some(Chosen::Identifier(entry)) => {
@@ -202,7 +203,7 @@ impl Buffers<'_> {
     }
 }
 
-/// The write buffer of that name.
+/// Return the write buffer of that name.
 ///
 /// # Errors
 /// [`LabError::UnknownBuffer`], which names those that there are.

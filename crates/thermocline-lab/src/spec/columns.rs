@@ -1,15 +1,16 @@
-//! How a trace of no known format is described: in options, in a sweep, or in a file of its own.
+//! Description of a trace of no known format: in options, in a sweep, or in a file of its own.
 
 use serde::Deserialize;
 use thermocline_trace::{Header, Mapping, TraceError};
 
-/// What the columns of a trace are. A file of it in TOML has these keys.
+/// Description of a trace's columns. Its file in TOML has these keys. A file of it in TOML has
+/// these keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnsSpec {
-    /// What each column is for, as in `time=1:us, op=2, offset=3, length=4, volume=5`.
+    /// Meaning of each column, as in `time=1:us, op=2, offset=3, length=4, volume=5`.
     pub columns: String,
-    /// What operations are, as in `GET=read,PUT=write`.
+    /// Meanings of operations, as in `GET=read,PUT=write`.
     pub ops: Option<String>,
     /// The name of what separates columns.
     pub delimiter: Option<String>,
@@ -21,7 +22,7 @@ pub struct ColumnsSpec {
 }
 
 impl ColumnsSpec {
-    /// The mapping that it describes.
+    /// Return the mapping that it describes.
     ///
     /// # Errors
     /// What is wrong with a part.

@@ -21,26 +21,26 @@ pub struct HierarchySpec {
     pub device_file: Option<PathBuf>,
     /// Parameters of the policies and of the identifier; of two for one name the last one counts.
     pub parameters: Vec<ParameterSpec>,
-    /// What a write miss does.
+    /// Treatment of write misses.
     #[serde(with = "wire::WriteMissWord")]
     pub write_miss: WriteMiss,
     /// The identifier that decides which pages enter flash; all enter without one.
     pub admit: Option<String>,
-    /// How time is counted.
+    /// Model of time.
     pub timing: TimingSpec,
 }
 
-/// How time is counted.
+/// Model of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct TimingSpec {
-    /// By costs, or by events.
+    /// Costs or events.
     pub mode: TimingMode,
     /// Requests kept outstanding instead of arrivals at the trace's times, at least 1; for
     /// [`TimingMode::Events`].
     pub closed_loop: Option<u32>,
 }
 
-/// What time is made of.
+/// Basis of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum TimingMode {
     /// A constant cost per page transfer.
@@ -135,7 +135,8 @@ impl HierarchySpec {
         Ok(())
     }
 
-    /// The same with the fastest cache tiers only, at most `count` of them, over the same disk.
+    /// Return the same with the fastest cache tiers only, at most `count` of them, over the same
+    /// disk.
     #[must_use]
     pub fn with_first_tiers(&self, count: usize) -> Self {
         let tiers = self.tiers.iter().take(count).cloned().collect();

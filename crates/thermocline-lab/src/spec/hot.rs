@@ -1,4 +1,4 @@
-//! What a caller asks of hot-data identifiers.
+//! Question about hot-data identifiers, as a caller asks it.
 
 use thermocline_core::hotness::registry::{self, IdentifierEntry};
 
@@ -33,7 +33,7 @@ pub struct Candidates {
 }
 
 impl HotSpec {
-    /// The identifiers with their parameters.
+    /// Return the identifiers with their parameters.
     ///
     /// # Errors
     /// A name that no identifier has, or a parameter that cannot be.
@@ -58,7 +58,7 @@ impl HotSpec {
 }
 
 impl Candidates {
-    /// How many they are, the baseline among them.
+    /// Count them, the baseline included.
     pub fn count(&self) -> usize {
         let is_other = |other: &&Candidate| other.entry.name != self.baseline.entry.name;
         1 + self.others.iter().filter(is_other).count()

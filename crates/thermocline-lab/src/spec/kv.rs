@@ -1,4 +1,4 @@
-//! What a caller asks of caches of keys and values.
+//! Question about caches of keys and values, as a caller asks it.
 
 use std::str::FromStr;
 
@@ -23,25 +23,26 @@ pub struct KvSpec {
     pub tiers: Vec<TierSpec>,
     /// Number of engines.
     pub engines: u8,
-    /// How many of the first tiers each engine has for itself; one if absent.
+    /// Number of first tiers that are private to each engine; one if absent.
     pub private_tiers: Option<usize>,
-    /// How prompts are dealt to engines.
+    /// Rule by which prompts are dealt to engines.
     pub split: Split,
-    /// How blocks get below the first tier; exclusively, or as the system does that a policy models.
+    /// Rule by which blocks get below the first tier: exclusively, or as in the system that a
+    /// policy models.
     pub mode: Option<Mode>,
-    /// Which end of a chain leaves first.
+    /// End of a chain that leaves first.
     pub order: Order,
     /// Order in which a lookup searches the tiers.
     pub matching: Matching,
-    /// Which copies a request renews.
+    /// Copies that a request renews.
     pub touch: Touch,
-    /// Which block makes room; the oldest, or as the system does that a policy models.
+    /// Choice of the block that makes room: the oldest, or as in the system that a policy models.
     pub victim: Option<Victim>,
     /// Number of uses a block needs to enter each tier; one where the list ends.
     pub admit: Vec<u32>,
     /// Number of blocks whose count of uses is kept after they left all tiers.
     pub ghost_blocks: u32,
-    /// For how many seconds tiers keep a block after its last use.
+    /// Time that tiers keep a block after its last use, in seconds.
     pub ttl_s: Vec<TierNumber>,
     /// The model, for work and time.
     pub model: Option<String>,
@@ -51,7 +52,7 @@ pub struct KvSpec {
     pub bandwidths: Vec<TierNumber>,
     /// Prices of tiers per GiB.
     pub prices: Vec<TierNumber>,
-    /// How often tiers may be written as a whole.
+    /// Number of times that tiers may be written as a whole.
     pub rated_writes: Vec<TierNumber>,
     /// The drives that tiers lie on.
     pub drives: Vec<TierDrive>,
@@ -108,7 +109,7 @@ impl FromStr for TierDrive {
 const BANDWIDTHS: &[(&str, f64)] =
     &[("dram", 50.0), ("l2", 50.0), ("ssd", 7.0), ("l3", 7.0), ("remote", 12.5), ("l4", 12.5)];
 
-/// How often a drive may be written as a whole where nothing is given: once a day for five years.
+/// Default number of times that a drive may be written as a whole: once a day for five years.
 const RATED_WRITES: &[(&str, f64)] = &[("ssd", 1825.0)];
 
 impl FromStr for TierNumber {
@@ -170,7 +171,7 @@ impl KvSpec {
         self.configurations_of(&self.policies.resolve(all, KvPolicy::find)?, trace)
     }
 
-    /// The same, without the policies that do not run on so many tiers.
+    /// Return the configurations, without the policies that do not support that number of tiers.
     ///
     /// # Errors
     /// As [`Self::configurations`].
@@ -187,7 +188,7 @@ impl KvSpec {
         policy.suits(self.tiers.len(), self.engines)
     }
 
-    /// Bytes of a block, if they or a model are given.
+    /// Return the bytes of a block, if they or a model are given.
     ///
     /// # Errors
     /// A model that is not known.
@@ -249,7 +250,7 @@ impl KvSpec {
         self.model.as_ref().map(find).transpose()
     }
 
-    /// The capacities of all tiers in blocks, for each combination of their sizes.
+    /// Return the capacities of all tiers in blocks, for each combination of their sizes.
     fn capacities(
         &self,
         trace: &PromptTrace,
@@ -284,7 +285,7 @@ impl KvSpec {
         Ok(all)
     }
 
-    /// How a policy's tiers of these capacities are filled.
+    /// Return the settings of a policy's tiers of these capacities.
     fn settings(&self, policy: &KvPolicy, capacities: &[u32]) -> Result<KvSettings, LabError> {
         let tiers = capacities.iter().copied().map(KvTier::new).collect();
         let engines = usize::from(self.engines);
@@ -345,7 +346,7 @@ impl KvSpec {
         Ok(())
     }
 
-    /// The place of a tier that an option names.
+    /// Return the place of a tier that an option names.
     fn place(&self, option: &'static str, name: &str) -> Result<usize, LabError> {
         self.tiers.iter().position(|tier| tier.name == name).ok_or_else(|| {
             let known = there_are(name, self.tiers.iter().map(|tier| tier.name.as_str()));
@@ -353,7 +354,7 @@ impl KvSpec {
         })
     }
 
-    /// The drive that each tier lies on.
+    /// Return the drive that each tier lies on.
     fn drives(&self) -> Result<Vec<Option<SsdConfig>>, LabError> {
         let mut drives = vec![None; self.tiers.len()];
         for TierDrive { tier, drive } in &self.drives {
@@ -411,8 +412,8 @@ impl KvSpec {
     }
 }
 
-/// What a drive loads in a second: as its data sheet states it, else what its link takes, if that takes
-/// time.
+/// Return the bytes that a drive loads in a second: as its data sheet states it, else as its link
+/// limits it, if that takes time.
 pub(crate) fn stated_bytes_per_s(drive: &SsdConfig) -> Option<f64> {
     let stated = drive.datasheet.as_ref().and_then(|stated| stated.sequential_read_mb_per_s);
     let of_link = Some(drive.host_link_mb_per_s).filter(|&link| link > 0.0);

@@ -1,8 +1,8 @@
-//! What a caller asks of the lab, as plain types: tiers, devices, parameters, timing.
+//! Questions of a caller to the lab, as plain types: tiers, devices, parameters, timing.
 //!
 //! Every surface (the command line, sweeps, Python) builds a [`HierarchySpec`] and hands it to
-//! [`configurations`](crate::configurations), which checks it. An error names the part that is wrong
-//! by its [`SpecPath`], so that the surface can say what its user wrote there.
+//! [`configurations`](crate::configurations), which checks it. An error names the wrong part by its
+//! [`SpecPath`], so that the surface can show the user's own words for it.
 
 mod buffer;
 mod columns;
@@ -67,9 +67,9 @@ pub struct DeviceSpec {
 /// A device that queues.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum ModelSpec {
-    /// The costs of the device per page, served by so many servers at once.
+    /// The costs of the device per page, with a number of servers.
     Server {
-        /// At least 1.
+        /// Number of servers, at least 1.
         servers: u32,
     },
     /// A hard disk or a solid-state drive.
@@ -85,12 +85,12 @@ pub enum DriveSpec {
     File(PathBuf),
 }
 
-/// What is chosen by name: policies, write buffers or identifiers.
+/// Selection by name: policies, write buffers or identifiers.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Selection {
     /// All that suit.
     All,
-    /// Those of these names.
+    /// The items of these names.
     Named(Vec<String>),
 }
 
@@ -131,7 +131,7 @@ pub enum Setting {
 }
 
 impl Selection {
-    /// Those of these names; all if the only name is `all`.
+    /// Select the items of these names; all if the only name is `all`.
     pub fn new(names: &[String]) -> Self {
         match names {
             [all] if all == "all" => Self::All,
@@ -139,7 +139,7 @@ impl Selection {
         }
     }
 
-    /// All of a registry's entries, or those that `find` knows by name.
+    /// Return all of a registry's entries, or those that `find` knows by name.
     pub(crate) fn resolve<T>(
         &self,
         all: impl FnOnce() -> Vec<T>,
@@ -162,14 +162,14 @@ impl DeviceSpec {
 }
 
 impl TierSpec {
-    /// A tier of these sizes with the default device.
+    /// Create a tier of these sizes with the default device.
     pub fn new(name: &str, sizes: &[TierSize]) -> Self {
         Self { name: name.into(), sizes: sizes.to_vec(), device: DeviceSpec::default() }
     }
 }
 
 impl ParameterSpec {
-    /// A parameter by its name, or by its owner's and its own, as in `hat.nonhot_ratio`.
+    /// Create a parameter by its name, or by its owner's and its own, as in `hat.nonhot_ratio`.
     pub fn new(name: &str, value: Given) -> Self {
         let (owner, name) = match name.split_once('.') {
             Some((owner, name)) => (Some(owner.to_owned()), name),
@@ -180,7 +180,7 @@ impl ParameterSpec {
 }
 
 impl LabError {
-    /// A part of a specification that cannot be; `reason` says why, and what would be right.
+    /// Create a part of a specification that cannot be; `reason` says why, and what would be right.
     pub(crate) fn at(steps: &[Step], reason: impl fmt::Display) -> Self {
         Self::Spec { path: SpecPath::new(steps), reason: reason.to_string() }
     }

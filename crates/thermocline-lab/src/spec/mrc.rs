@@ -1,4 +1,4 @@
-//! What a caller asks of miss-ratio curves.
+//! Question about miss-ratio curves, as a caller asks it.
 
 use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{WriteMiss, hotness};
@@ -25,7 +25,7 @@ pub struct MrcSpec {
     pub shards: Option<f64>,
     /// The most pages that these are found on, at least 1; if `shards` is absent.
     pub shards_size: Option<u32>,
-    /// How the pages of these two samples are chosen.
+    /// Rule by which the pages of these two samples are chosen.
     pub shards_by: Choice,
     /// The share of pages that other policies are simulated on, above 0 and at most 1; as small as
     /// each size allows if absent.
@@ -36,14 +36,14 @@ pub struct MrcSpec {
     pub is_checked: bool,
     /// Parameters of the policies and of the identifier.
     pub parameters: Vec<ParameterSpec>,
-    /// What a write miss does.
+    /// Treatment of write misses.
     pub write_miss: WriteMiss,
     /// The identifier that decides which pages enter flash; all enter without one.
     pub admit: Option<String>,
 }
 
 impl MrcSpec {
-    /// The policies, among them `own` ones of the caller.
+    /// Return the policies, among them `own` ones of the caller.
     ///
     /// # Errors
     /// A name that no policy has, an own policy with the name of a registered one, or
@@ -60,10 +60,10 @@ impl MrcSpec {
         Ok(policies)
     }
 
-    /// How the curves are found.
+    /// Return the options for computing the curves.
     ///
     /// # Errors
-    /// A rate that is not a share.
+    /// If a rate is not in (0, 1].
     pub fn options(&self) -> Result<CurveOptions, LabError> {
         for (key, rate) in [("shards", self.shards), ("rate", self.rate)] {
             if let Some(rate) = rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
@@ -90,7 +90,7 @@ impl MrcSpec {
         Ok(CurveOptions { sample, rate, is_checked: self.is_checked })
     }
 
-    /// The configurations of each policy's curve on a trace.
+    /// Return the configurations of each policy's curve on a trace.
     ///
     /// # Errors
     /// As for [`configurations`](crate::configurations), or a size that cannot be.

@@ -1,4 +1,4 @@
-//! What an option of a hierarchy is; the rows are in [`HIERARCHY_OPTIONS`].
+//! Description of a hierarchy's options; the rows are in [`HIERARCHY_OPTIONS`].
 
 use super::{HIERARCHY_OPTIONS, HierarchySpec};
 
@@ -7,7 +7,7 @@ use super::{HIERARCHY_OPTIONS, HierarchySpec};
 pub struct HierarchyOption {
     /// The key of TOML and the argument of Python; on the command line with hyphens.
     pub key: &'static str,
-    /// What it does, in one line.
+    /// Effect, in one line.
     pub summary: &'static str,
     /// The option without which it means nothing, and the word that this one must have.
     pub only_with: Option<(&'static str, &'static str)>,
@@ -22,7 +22,7 @@ pub enum OptionKind {
     Words(&'static [OptionWord]),
     /// The name of something that there is a list of.
     Name {
-        /// What is named, in the singular.
+        /// Named item, in the singular.
         of: &'static str,
         /// A name.
         example: &'static str,
@@ -31,7 +31,7 @@ pub enum OptionKind {
     },
     /// A whole number; surfaces refuse 0.
     Count {
-        /// What is counted, in the singular.
+        /// Counted item, in the singular.
         of: &'static str,
         /// A number.
         example: u32,
@@ -45,13 +45,13 @@ pub enum OptionKind {
 pub struct OptionWord {
     /// The word.
     pub word: &'static str,
-    /// What it means, in one line.
+    /// Meaning, in one line.
     pub summary: &'static str,
-    /// Does what it says.
+    /// Setter of its effect.
     pub set: fn(&mut HierarchySpec),
 }
 
-/// The option of that key.
+/// Return the option of that key.
 ///
 /// # Panics
 /// If there is none.

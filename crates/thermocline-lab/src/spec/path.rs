@@ -18,17 +18,17 @@ pub enum Step {
 pub struct SpecPath(Vec<Step>);
 
 impl SpecPath {
-    /// The way of these steps, the outermost first.
+    /// Return the way of these steps, the outermost first.
     pub(super) fn new(steps: &[Step]) -> Self {
         Self(steps.to_vec())
     }
 
-    /// The steps, the outermost first.
+    /// Return the steps, the outermost first.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// The fields on the way, without the places in lists, as in `tiers.sizes`.
+    /// Return the fields on the way, without the places in lists, as in `tiers.sizes`.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.0.iter().filter_map(|step| match step {
             Step::Key(name) => Some(*name),

@@ -12,17 +12,17 @@ use thermocline_core::config::Given;
 use super::{DriveSpec, ModelSpec, ParameterSpec, Setting, TierSetting, TierSpec};
 use crate::TierSize;
 
-/// What the cost of a tier is.
+/// Expected form of a tier's cost.
 pub(crate) const COST: &str =
     "expected READ_MS/WRITE_MS, two numbers of at least 0 (as in 0.16/0.30)";
-/// What an access time is.
+/// Expected form of an access time.
 pub(crate) const LATENCY: &str = "expected a number of milliseconds, at least 0";
-/// What a price is.
+/// Expected form of a price.
 pub(crate) const PRICE: &str = "expected a price per GiB, a number of at least 0";
-/// What a number of servers is.
+/// Expected form of a number of servers.
 pub(crate) const SERVERS: &str = "a server takes a number of at least 1, as in server:8";
 
-/// The two sides of `=`.
+/// Return the two sides of `=`.
 fn sides<'a>(text: &'a str, example: &str) -> Result<(&'a str, &'a str), String> {
     text.split_once('=').ok_or_else(|| format!("write it as in {example}"))
 }
@@ -30,7 +30,7 @@ fn sides<'a>(text: &'a str, example: &str) -> Result<(&'a str, &'a str), String>
 impl FromStr for TierSpec {
     type Err = String;
 
-    /// A name and one or more sizes, as in `ram=64MiB,5%`.
+    /// Create a name and one or more sizes, as in `ram=64MiB,5%`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, sizes) = sides(text, "ram=64MiB")?;
         let sizes = sizes.split(',').map(|size| size.parse().map_err(|error| format!("{error}")));
@@ -50,7 +50,7 @@ impl FromStr for ParameterSpec {
 }
 
 impl TierSetting {
-    /// The device of a tier, as in `flash=nvme-ssd`.
+    /// Return the device of a tier, as in `flash=nvme-ssd`.
     ///
     /// # Errors
     /// A text without `=`.
@@ -58,7 +58,7 @@ impl TierSetting {
         Self::parse(text, "flash=nvme-ssd", |value| Ok(Setting::Name(value.into())))
     }
 
-    /// The costs of a tier per page in milliseconds, as in `flash=0.09/0.03`.
+    /// Return the costs of a tier per page in milliseconds, as in `flash=0.09/0.03`.
     ///
     /// # Errors
     /// A text that is not two numbers.
@@ -70,7 +70,7 @@ impl TierSetting {
         })
     }
 
-    /// The access time of a tier in milliseconds, as in `l2=2`.
+    /// Return the access time of a tier in milliseconds, as in `l2=2`.
     ///
     /// # Errors
     /// A text that is not a number.
@@ -81,7 +81,7 @@ impl TierSetting {
         })
     }
 
-    /// The price of a tier per GiB, as in `ram=4.5`.
+    /// Return the price of a tier per GiB, as in `ram=4.5`.
     ///
     /// # Errors
     /// A text that is not a number.
@@ -89,7 +89,7 @@ impl TierSetting {
         Self::parse(text, "ram=4.5", |value| Ok(Setting::Price(value.parse().map_err(|_| PRICE)?)))
     }
 
-    /// The queueing device of a tier, as in `disk=st380011a` or `flash=server:8`.
+    /// Return the queueing device of a tier, as in `disk=st380011a` or `flash=server:8`.
     ///
     /// # Errors
     /// A number of servers that is not a number of at least 1.
@@ -124,7 +124,7 @@ impl FromStr for ModelSpec {
 }
 
 impl From<&str> for DriveSpec {
-    /// A file if the text ends in `.toml`, else the name of a preset.
+    /// Create a file if the text ends in `.toml`, else the name of a preset.
     fn from(text: &str) -> Self {
         if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
             return Self::File(text.into());

@@ -1,4 +1,4 @@
-//! What a sweep's TOML file says.
+//! Contents of a sweep's TOML file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,11 +59,11 @@ struct Placed<'a> {
 
 /// A parameter with all its values.
 struct SweptParameter<'a> {
-    /// As users write it: `w`, or `hat.w`.
+    /// Name as users write it: `w`, or `hat.w`.
     name: String,
-    /// As TOML sees it.
+    /// Keys as TOML has them.
     keys: Vec<&'a str>,
-    /// There is at least one.
+    /// Values, at least one.
     values: Vec<Given>,
 }
 
@@ -82,7 +82,7 @@ struct TraceSection {
     volumes: VolumesWord,
     #[serde(default)]
     objects: ObjectsWord,
-    /// What the columns of a trace of no known format are.
+    /// Columns of a trace of no known format.
     columns: Option<Described>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Described {
 }
 
 impl Described {
-    /// What the columns are.
+    /// Return the meaning of the columns.
     pub(crate) fn mapping(&self) -> Result<Arc<Mapping>, TraceError> {
         let mapping = match self {
             Self::Words(words) => words.parse::<Mapping>(),
@@ -145,7 +145,7 @@ pub(crate) enum VolumesWord {
     Files,
 }
 
-/// How the text of a setting is read.
+/// Parser of a setting's text.
 type ParseSetting = fn(&str) -> Result<TierSetting, String>;
 
 #[derive(Clone, Copy, Deserialize)]
@@ -167,7 +167,7 @@ impl Sweep {
         Self::parse(&text, folder).map_err(|error| LabError::file(path, error))
     }
 
-    /// The same, from its text; paths in it are relative to `folder`.
+    /// Return the same, from its text; paths in it are relative to `folder`.
     ///
     /// # Errors
     /// What is wrong, and where.
@@ -175,8 +175,9 @@ impl Sweep {
         Self::parse_of(text, folder, Origin::File, &[])
     }
 
-    /// The same, from TOML that a mapping was turned into: nobody has seen its lines, so errors name
-    /// keys only, with the numbers of elements. `policies` may name policies of the caller, `own`.
+    /// Return the same, from TOML that a mapping was turned into: nobody has seen its lines, so
+    /// errors name keys only, with the numbers of elements. `policies` may name policies of the
+    /// caller, `own`.
     ///
     /// # Errors
     /// What is wrong, and where.
@@ -247,7 +248,7 @@ impl Placed<'_> {
         self.some("trace", traces?)
     }
 
-    /// A list, if it has an element.
+    /// Return a list, if it has an element.
     fn some<T>(&self, key: &str, all: Vec<T>) -> Result<Vec<T>, LabError> {
         if all.is_empty() {
             return Err(self.places.bad(&[Key(key)], "expected at least one"));
@@ -274,7 +275,7 @@ impl Placed<'_> {
         self.some("policies", found?)
     }
 
-    /// The hierarchy with all its tiers, each with all its sizes, checked.
+    /// Return the hierarchy with all its tiers, each with all its sizes, checked.
     fn hierarchy(&self, folder: &Path) -> Result<HierarchySpec, LabError> {
         let file = self.file;
         let mut spec = HierarchySpec {
@@ -303,7 +304,7 @@ impl Placed<'_> {
         Ok(spec)
     }
 
-    /// A hierarchy without tiers that has the options.
+    /// Return a hierarchy without tiers that has the options.
     fn shared(&self) -> Result<HierarchySpec, LabError> {
         let mut spec = HierarchySpec::default();
         for option in self.options {
@@ -324,7 +325,7 @@ impl Placed<'_> {
         self.some("tier", tiers?)
     }
 
-    /// The parameters by their full names, each with all its values.
+    /// Return the parameters by their full names, each with all its values.
     fn parameters(&self) -> Result<Vec<SweptParameter<'_>>, LabError> {
         let mut all = vec![];
         for (name, value) in &self.file.parameters {
@@ -350,7 +351,7 @@ impl Placed<'_> {
         Ok(all)
     }
 
-    /// Every parameter belongs to a policy, or to the identifier, and may have these values.
+    /// Return every parameter belongs to a policy, or to the identifier, and may have these values.
     fn check_parameters(
         &self,
         policies: &[PolicyEntry],
@@ -370,7 +371,7 @@ impl Placed<'_> {
         Ok(())
     }
 
-    /// What is wrong with the values of a key.
+    /// Create the error of a key's values.
     fn bad_values(&self, steps: &[Step<'_>], (place, reason): BadValues) -> LabError {
         self.places.bad(&[steps, place.map(At).as_slice()].concat(), reason)
     }
@@ -392,7 +393,7 @@ impl Placed<'_> {
         spec.identifier().map_err(|error| self.placed(error))
     }
 
-    /// All configurations of a policy: one for each of its parameters' values and each size.
+    /// Return all configurations of a policy: one for each of its parameters' values and each size.
     fn configurations(
         &self,
         policies: &[PolicyEntry],
@@ -425,7 +426,7 @@ impl Placed<'_> {
         Ok(all)
     }
 
-    /// What is wrong with the hierarchy, by the key of the file that it comes from.
+    /// Create the error of a hierarchy, with the key of the file that it comes from.
     fn placed(&self, error: LabError) -> LabError {
         let LabError::Spec { path, reason } = &error else {
             return self.places.bad(&[Key("devices")], error);
@@ -447,7 +448,7 @@ impl Placed<'_> {
         self.places.bad(&steps, reason)
     }
 
-    /// Where the setting of a tier's device is that a field of it comes from.
+    /// Return the path of the setting from which a field of a tier's device comes.
     fn setting(&self, tier: &str, field: &str) -> Vec<Step<'static>> {
         let key = match field {
             "name" => "device",
@@ -478,7 +479,7 @@ impl<'a> SweptParameter<'a> {
 }
 
 impl File {
-    /// The lists of settings of tiers: key, texts, and how a text is read.
+    /// Return the lists of settings of tiers: key, texts, and how a text is read.
     fn settings(&self) -> [(&'static str, &[String], ParseSetting); 5] {
         [
             ("device", &self.device, TierSetting::device),

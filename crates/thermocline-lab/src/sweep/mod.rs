@@ -41,43 +41,43 @@ pub struct Sweep {
     pub traces: Vec<TraceSource>,
     /// The points: by trace, then by policy, parameters and sizes.
     pub points: Vec<SweepPoint>,
-    /// How the runs are made.
+    /// Options of the runs.
     pub options: RunOptions,
 }
 
 /// A trace, and how it is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSource {
-    /// As the file names it.
+    /// Name in the file.
     pub name: String,
-    /// Where a sweep names it, the line of the file and the key; none if it is of no sweep.
+    /// Line of the file and key by which a sweep names it; `None` outside sweeps.
     pub place: Option<String>,
-    /// Where it is.
+    /// Path.
     pub path: PathBuf,
     /// Bytes per page; the trace's own or 4 KiB if none.
     pub page_size: Option<thermocline_trace::PageSize>,
-    /// Its format; told by its content if none.
+    /// Format; `None` to detect it from the content.
     pub format: Option<thermocline_trace::FormatName>,
     /// The unit of time of formats that leave it open.
     pub time_unit: Option<TimeUnit>,
     /// `true` if a truncated file is taken for what it holds.
     pub allow_truncated: bool,
-    /// Of a recording, the classes of files whose requests are taken; all if none.
+    /// Classes of files whose requests are taken from a recording; all if empty.
     pub only_classes: Vec<String>,
-    /// Of a recording, what is a volume.
+    /// Rule by which a recording's volumes are formed.
     pub volume_of: VolumeOf,
-    /// What the pages of objects with sizes are.
+    /// Rule by which objects with sizes get pages.
     pub objects: Objects,
-    /// What its columns mean, if it is of no known format.
+    /// Meaning of its columns, if it is of no known format.
     pub columns: Option<Arc<Mapping>>,
 }
 
 /// One run of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepPoint {
-    /// Which trace.
+    /// Index of the trace.
     pub trace: usize,
-    /// What it is replayed with.
+    /// Configuration with which it is replayed.
     pub configuration: Configuration,
 }
 
@@ -141,8 +141,8 @@ impl TraceSource {
         self.open(watch, threads)
     }
 
-    /// The SHA-256 of the file, in hexadecimal digits; of a recording, that of its files, one after
-    /// the other.
+    /// Return the SHA-256 of the file, in hexadecimal digits; of a recording, that of its files,
+    /// one after the other.
     ///
     /// # Errors
     /// If one cannot be read, as [`Self::open`].
@@ -159,7 +159,7 @@ impl TraceSource {
         Ok(hex(&hash.0.finalize()))
     }
 
-    /// All that its accesses depend on: its bytes, and how they are read.
+    /// Return all that its accesses depend on: its bytes, and how they are read.
     pub(crate) fn identity(&self, sha256: &str) -> Value {
         json!([
             sha256,
@@ -171,7 +171,7 @@ impl TraceSource {
         ])
     }
 
-    /// What is wrong with the trace; of a sweep, with its place and the key that helps.
+    /// Create the error of the trace; in a sweep, with its place and the key that helps.
     pub(crate) fn bad(&self, error: TraceError) -> LabError {
         let Some(place) = self.place.clone() else { return error.into() };
         let causes = iter::successors(Some(&error as &dyn Error), |&error| error.source());
@@ -183,7 +183,7 @@ impl TraceSource {
     }
 }
 
-/// What is written is hashed.
+/// Writer that hashes its input.
 pub(crate) struct HashWriter(pub(crate) Sha256);
 
 impl std::io::Write for HashWriter {
@@ -198,7 +198,7 @@ impl std::io::Write for HashWriter {
 }
 
 impl SweepPoint {
-    /// A hash of everything that the result depends on: 32 hexadecimal digits.
+    /// Return a hash of everything that the result depends on: 32 hexadecimal digits.
     pub fn key(&self, source: &TraceSource, trace_sha256: &str, options: RunOptions) -> String {
         // Taken apart, so that no field is forgotten. A sweep has one client.
         let Configuration {
@@ -261,7 +261,7 @@ impl SweepPoint {
         Ok(Row::of(&summary, [key, trace_sha256, &source.name]))
     }
 
-    /// Its policy, sizes and trace in words.
+    /// Return its policy, sizes and trace in words.
     pub fn describe(&self, source: &TraceSource) -> String {
         let size = |tier: &TierConfiguration| format!("{}={}", tier.name, tier.size);
         let sizes: Vec<String> = self.configuration.tiers.iter().map(size).collect();
@@ -270,7 +270,7 @@ impl SweepPoint {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Return the bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, forward_to_deserialize_any};
 
 use crate::spec::{HIERARCHY_OPTIONS, HierarchyOption, HierarchySpec, OptionKind, OptionWord};
 
-/// What a table says: the options, and a struct of its other keys.
+/// Contents of a table: the options, and a struct of its other keys.
 pub(super) struct WithOptions<T> {
     pub(super) options: Vec<GivenOption>,
     pub(super) rest: T,
@@ -121,7 +121,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Apart<'_, A> {
     }
 }
 
-/// Reads a key: what is no option goes to the seed of the struct.
+/// Reader of a key: a key that is not an option goes to the seed of the struct.
 struct KeySeed<S> {
     seed: S,
     fields: &'static [&'static str],

@@ -1,5 +1,5 @@
-//! Where in TOML a key is, so that what is wrong with its value can be told with its line; or with its
-//! place in a mapping, if the TOML was made of one and nobody has seen its lines.
+//! Places of keys in TOML, so that an error can name the line of a wrong value; or the place in a
+//! mapping, if the TOML was made of one and nobody has seen its lines.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::LabError;
 
-/// Where a sweep's text comes from, and so how errors name a place in it.
+/// Origin of a sweep's text, which decides how errors name a place in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A file, or what somebody wrote like one: the line, and the key.
@@ -35,14 +35,14 @@ pub(crate) enum Step<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Of a text that is TOML.
+    /// Parse a text in TOML.
     pub(crate) fn new(text: &'a str, origin: Origin) -> Result<Self, LabError> {
         let root = DeTable::parse(text)
             .map_err(|error| LabError::BadToml { reason: error.to_string().trim_end().into() })?;
         Ok(Self { text, origin, root })
     }
 
-    /// What the parser says of the values, with line and key.
+    /// Create the error of the parser's message about the values, with line and key.
     pub(crate) fn misread(&self, error: &toml::de::Error) -> LabError {
         if self.origin == Origin::File {
             return LabError::BadToml { reason: error.to_string().trim_end().into() };
@@ -59,12 +59,13 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// What is wrong with the value at the end of the steps.
+    /// Create the error of the value at the end of the steps.
     pub(crate) fn bad(&self, steps: &[Step<'_>], reason: impl Display) -> LabError {
         LabError::BadKey { place: self.find(steps), reason: reason.to_string() }
     }
 
-    /// The line, from 1, on which the value at the end of the steps begins; none if there is none.
+    /// Return the line, from 1, on which the value at the end of the steps begins; none if there is
+    /// none.
     pub(crate) fn line(&self, steps: &[Step<'_>]) -> Option<usize> {
         let mut found: Option<&Spanned<DeValue<'_>>> = None;
         for step in steps {
@@ -80,7 +81,8 @@ impl<'a> Places<'a> {
         Some(1 + self.text[..found?.span().start].matches('\n').count())
     }
 
-    /// The line and the key of the value at the end of the steps. Steps that lead nowhere are left out.
+    /// Return the line and the key of the value at the end of the steps. Steps that lead nowhere
+    /// are left out.
     pub(crate) fn find(&self, steps: &[Step<'_>]) -> String {
         let mut found: Option<&Spanned<DeValue<'_>>> = None;
         let mut key = String::new();

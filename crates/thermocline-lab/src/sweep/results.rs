@@ -1,4 +1,4 @@
-//! What a sweep keeps: rows, and the Parquet files that they are in.
+//! Results that a sweep keeps: rows, and the Parquet files that they are in.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
@@ -24,7 +24,7 @@ const METADATA: (&str, &str) = ("thermocline_sweep", "1");
 /// Rows per group.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// The result of one point. Its JSON form is a contract.
+/// The result of one point. Its JSON form has a stable schema.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Row {
     /// A hash of everything that it depends on.
@@ -66,14 +66,14 @@ pub struct RowTier {
 }
 
 impl RowTier {
-    /// A figure of the tier; none if the run has no such figure.
+    /// Return a figure of the tier; none if the run has no such figure.
     pub fn figure(&self, key: &str) -> Option<f64> {
         self.figures.get(key)?.as_f64()
     }
 }
 
 impl Row {
-    /// The row of a summary; first its key, the SHA-256 of its trace, and the trace's name.
+    /// Return the row of a summary; first its key, the SHA-256 of its trace, and the trace's name.
     pub(crate) fn of(summary: &Summary, [key, trace_sha256, trace]: [&str; 3]) -> Self {
         let tiers = summary.tiers.iter().enumerate().map(|(place, tier)| RowTier {
             name: tier.name.clone(),
@@ -97,12 +97,12 @@ impl Row {
         }
     }
 
-    /// A figure by the name of its column; none if the run has no such figure.
+    /// Return a figure by the name of its column; none if the run has no such figure.
     pub fn figure(&self, column: &str) -> Option<f64> {
         self.figures.get(column)?.as_f64()
     }
 
-    /// The JSON of a figure, which is of this tier unless it is of runs.
+    /// Return the JSON of a figure, which is of this tier unless it is of runs.
     fn json(&self, figure: &Figure, tier: &str) -> Option<&Value> {
         let own = self.tier(tier).filter(|_| figure.is_of_tier());
         let own = own.and_then(|tier| tier.figures.get(figure.key));
@@ -114,7 +114,7 @@ impl Row {
     }
 }
 
-/// The policy of each row, with the parameters that differ between the rows of that policy.
+/// Return the policy of each row, with the parameters that differ between the rows of that policy.
 pub(crate) fn labels(rows: &[&Row]) -> Vec<String> {
     let mut varied: HashMap<&str, (&Row, BTreeSet<&String>)> = HashMap::new();
     for row in rows {
@@ -155,7 +155,7 @@ pub(super) fn write(path: &Path, rows: &[Row]) -> Result<(), LabError> {
     Ok(writer.finish()?)
 }
 
-/// The rows of a file that [`write()`] wrote, by their keys.
+/// Return the rows of a file that [`write()`] wrote, by their keys.
 pub(super) fn read(path: &Path, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
     let reader = ColumnReader::open(path).map_err(|error| {
         let reason = format!("no result of a sweep: take another name for the output ({error})");
@@ -178,7 +178,7 @@ pub(super) fn read(path: &Path, rows: &mut HashMap<String, Row>) -> Result<(), L
     Ok(())
 }
 
-/// The names of all tiers, in the order in which they appear, the disk last.
+/// Return the names of all tiers, in the order in which they appear, the disk last.
 fn tier_names(rows: &[Row]) -> Vec<String> {
     let mut names: Vec<String> = vec![];
     for tier in rows.iter().flat_map(|row| &row.tiers).filter(|tier| tier.capacity_pages.is_some())

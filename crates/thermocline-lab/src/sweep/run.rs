@@ -19,16 +19,16 @@ use crate::{LabError, Watch};
 /// Results that wait to be written at most: a sweep that is killed, or stopped, has kept all but these.
 const WAITING_ROWS_MAX: usize = 8;
 
-/// How far a sweep is.
+/// Progress of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many points are found finished, before the first is run.
+    /// Number of points that were finished before the first one runs.
     Reused(usize),
-    /// So many more points are finished, and their results are on disk.
+    /// Number of points that were finished since the last report, with their results on disk.
     Finished(usize),
 }
 
-/// What became of a sweep.
+/// Outcome of a sweep.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The results, in the order of the points.
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub dropped_results: usize,
 }
 
-/// An [`Outcome`] with its file. Its JSON form is a contract.
+/// An [`Outcome`] with its file. Its JSON form has a stable schema.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
     output: String,
@@ -53,7 +53,7 @@ pub struct Report<'a> {
 }
 
 impl Outcome {
-    /// The outcome with the file that the results are in.
+    /// Return the outcome with the file that the results are in.
     pub fn report(&self, output: &Path) -> Report<'_> {
         Report {
             output: output.display().to_string(),
@@ -118,12 +118,12 @@ impl Running {
         Ok(Self { output, parts, hashes, keys, known, missing, dropped_results })
     }
 
-    /// The points that must be run, by number.
+    /// Return the points that must be run, by number.
     pub fn missing(&self) -> &[usize] {
         &self.missing
     }
 
-    /// What the row of a point names: its key, and the SHA-256 of its trace.
+    /// Return the names in the row of a point: its key, and the SHA-256 of its trace.
     pub fn names(&self, sweep: &Sweep, point: usize) -> [&str; 2] {
         [&self.keys[point], &self.hashes[sweep.points[point].trace]]
     }
@@ -257,7 +257,7 @@ pub fn check_output(output: &Path) -> Result<(), LabError> {
 }
 
 impl SharedTrace<'_> {
-    /// The trace; whoever comes first compiles it, and the others wait.
+    /// Return the trace; the first caller compiles it, and the others wait.
     fn compiled(&self, watch: &Watch) -> Result<Arc<CompiledTrace>, LabError> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trace) = &*compiled {
@@ -276,7 +276,7 @@ impl SharedTrace<'_> {
     }
 }
 
-/// The results of all parts, by their keys.
+/// Return the results of all parts, by their keys.
 fn read_parts(parts: &Parts, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
     parts.paths()?.iter().try_for_each(|path| results::read(path, rows))
 }

@@ -5,7 +5,7 @@ use thermocline_core::config::Given;
 
 use crate::{LabError, TierSize};
 
-/// Up to so many values are a range.
+/// Maximum number of values of a range.
 const RANGE_MAX: usize = 10_000;
 
 /// A list, a range or one value.
@@ -27,7 +27,7 @@ pub(super) enum Unit {
     TimesAbove,
 }
 
-/// What is wrong with some values, and which one if it is one of a list.
+/// Fault of some values, and the index of the wrong one if it is one of a list.
 pub(super) type BadValues = (Option<usize>, String);
 
 #[derive(Clone, Deserialize)]
@@ -40,7 +40,7 @@ pub(super) struct Range {
 }
 
 impl Values {
-    /// The values, at least one, from those of a list or the numbers of a range.
+    /// Return the values, at least one, from those of a list or the numbers of a range.
     pub(super) fn typed<T>(
         &self,
         of_value: impl Fn(&toml::Value) -> Result<T, String>,
@@ -74,7 +74,7 @@ impl Values {
 }
 
 impl Range {
-    /// From the first number to the last one that is not beyond `to`, and their unit.
+    /// Return the numbers from the first to the last one that is not beyond `to`, and their unit.
     fn numbers(&self) -> Result<(Vec<f64>, Unit), String> {
         let [(from, unit), (to, other)] = [quantity(&self.from)?, quantity(&self.to)?];
         let step = self.step.as_ref().map(quantity).transpose()?;
@@ -117,7 +117,7 @@ impl Unit {
         size.to_string().parse().map_err(|error: LabError| error.to_string())
     }
 
-    /// The value of a parameter, which refuses a unit by itself.
+    /// Return the value of a parameter, which refuses a unit by itself.
     pub(super) fn given(self, number: f64) -> Given {
         match self {
             Self::Plain => given_of(&number.into()),
@@ -128,7 +128,7 @@ impl Unit {
     }
 }
 
-/// A number and its unit.
+/// Return a number and its unit.
 fn quantity(value: &toml::Value) -> Result<(f64, Unit), String> {
     if let Some(number) = value.as_float().or_else(|| Some(value.as_integer()? as f64)) {
         return Ok((number, Unit::Plain));
@@ -142,7 +142,7 @@ fn quantity(value: &toml::Value) -> Result<(f64, Unit), String> {
     })
 }
 
-/// A value without what rounding adds in its last digits.
+/// Return a value without what rounding adds in its last digits.
 fn rounded(value: f64) -> f64 {
     let digits = format!("{value:.12e}");
     digits.parse().unwrap_or(value)
@@ -152,7 +152,7 @@ pub(super) fn size_of(value: &toml::Value) -> Result<TierSize, String> {
     word(value).parse().map_err(|error: LabError| error.to_string())
 }
 
-/// The value of a parameter; numbers of either type are for parameters of either type.
+/// Return the value of a parameter; numbers of either type are for parameters of either type.
 pub(super) fn given_of(value: &toml::Value) -> Given {
     match value {
         toml::Value::Boolean(is_on) => Given::Switch(*is_on),
@@ -167,7 +167,7 @@ pub(super) fn given_of(value: &toml::Value) -> Given {
     }
 }
 
-/// A value as text.
+/// Return a value as text.
 pub(super) fn word(value: &toml::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Where pages lie on the devices of their tiers.
+//! Locations of pages on the devices of their tiers.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Slots {
     used: u32,
 }
 
-/// Where pages lie on the device that holds them all.
+/// Placement of pages on the device that holds them all.
 #[derive(Debug)]
 pub(crate) enum Placement {
     /// At their page numbers.
@@ -34,13 +34,13 @@ pub(crate) enum Placement {
 }
 
 impl Slots {
-    /// Free slots for so many pages, for page ids below `pages`.
+    /// Create free slots for `capacity_pages` pages, for page ids below `pages`.
     pub(super) fn new(capacity_pages: u32, pages: u32) -> Self {
         let used = capacity_pages.min(pages);
         Self { slot_of: vec![NONE; pages as usize], free: (0..used).collect(), used }
     }
 
-    /// The slot of a page, which takes one if it has none.
+    /// Return the slot of a page, which takes one if it has none.
     pub(super) fn slot(&mut self, page: PageId) -> u64 {
         let slot = &mut self.slot_of[page.index()];
         if *slot == NONE {
@@ -62,8 +62,8 @@ impl Slots {
 }
 
 impl Placement {
-    /// Pages at their numbers if the device has so many; else without the blocks that no page
-    /// belongs to; else side by side.
+    /// Return the pages at their numbers if the device has so many; else without the blocks that no
+    /// page belongs to; else side by side.
     ///
     /// # Errors
     /// [`LabError::DiskTooSmall`] if the device has fewer pages than there are.
@@ -95,7 +95,7 @@ impl Placement {
         blocks.filter(|&block| last.replace(block) != Some(block)).count() as u64
     }
 
-    /// Where a page lies.
+    /// Return the address of a page.
     pub(crate) fn address(&self, page: PageId) -> u64 {
         match self {
             Self::AsNumbered(geometry) => geometry.page_number(page),
@@ -105,7 +105,7 @@ impl Placement {
         }
     }
 
-    /// Its name, for reports.
+    /// Return its name, for reports.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::AsNumbered(_) => "as in the trace",
@@ -115,7 +115,7 @@ impl Placement {
     }
 }
 
-/// The place of each page if units without a page are left out.
+/// Return the place of each page if units without a page are left out.
 fn squeeze(geometry: &Geometry, unit_pages: u64) -> Vec<u32> {
     let mut places = vec![0; geometry.pages() as usize];
     let (mut units, mut last) = (0_u64, None);

@@ -26,32 +26,33 @@ const SPARE_SLOTS: u64 = 64;
 /// Seconds per day.
 pub const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// So many requests are outstanding on average only if they pile up: no client waits for that many.
+/// Average number of outstanding requests above which they must have piled up: no client waits for
+/// that many.
 const PILED_UP: f64 = 256.0;
 
-/// When requests arrive.
+/// Arrival times of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At the times of the trace, the first at 0.
+    /// The times of the trace, the first at 0.
     Trace,
-    /// So that this many are outstanding, until the trace ends.
+    /// Whenever fewer than that number are outstanding, until the trace ends.
     Closed {
-        /// How many, at least 1.
+        /// Number of outstanding requests, at least 1.
         requests: u32,
     },
 }
 
-/// How long the devices take.
+/// Model of the devices' times.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// When requests arrive.
+    /// Arrival times of requests.
     pub arrivals: Arrivals,
     /// The device of each tier, fastest first, the disk last. Each client has one like the first.
     pub devices: Vec<DeviceModel>,
 }
 
 impl Timing {
-    /// The model of every device there is.
+    /// Return the model of every device.
     fn models(&self, clients: Clients) -> Vec<&DeviceModel> {
         let further = usize::from(clients.get()) - 1;
         let firsts = self.devices.iter().take(1).cycle().take(further);
@@ -62,7 +63,7 @@ impl Timing {
 /// A device that queues.
 #[derive(Clone, Debug)]
 pub enum DeviceModel {
-    /// The constants of the cost model, served by so many servers; by as many as it takes if none.
+    /// The constants of the cost model, with a number of servers; unlimited if `None`.
     Server {
         /// The constants.
         device: Device,
@@ -75,18 +76,19 @@ pub enum DeviceModel {
     Ssd(Box<SsdConfig>),
 }
 
-/// What a timed run found besides its counts.
+/// Results of a timed run besides its counts.
 #[derive(Clone, Debug, Serialize)]
 pub struct TimingSummary {
     /// Response times of requests, in microseconds, by what they do.
     pub response_us: ResponseSummary,
-    /// From the first arrival to the end of the last page transfer, in seconds.
+    /// Time from the first arrival to the end of the last page transfer, in seconds.
     pub duration_s: f64,
     /// Requests that lie before the one before them in the trace, and were taken to come with it.
     pub time_reversals: u64,
     /// Requests that wait for their answers at one time, on average over `duration_s`.
     pub outstanding_mean: f64,
-    /// So many were kept outstanding; none if requests arrived at the times of the trace.
+    /// Number of requests that were kept outstanding; `None` if requests arrived at the times of
+    /// the trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<u32>,
     /// Every tier's device, fastest first, the disk last.
@@ -96,29 +98,29 @@ pub struct TimingSummary {
 /// Response times by what a request does.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ResponseSummary {
-    /// Of reads.
+    /// Response times of reads.
     pub read: ResponseUs,
-    /// Of writes.
+    /// Response times of writes.
     pub write: ResponseUs,
 }
 
-/// How busy one tier's device was.
+/// Utilisation of one tier's device.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceSummary {
     /// The tier.
     pub tier: String,
     /// The device.
     pub model: String,
-    /// For how long it worked, in seconds; of several parts at once, the sum.
+    /// Busy time, in seconds; of several parts at once, the sum.
     pub busy_s: f64,
     /// Response times of the requests that the device was given, in microseconds.
     pub response_us: ResponseSummary,
-    /// What became of its flash, if it is a solid-state drive.
+    /// State of its flash, if it is a solid-state drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssd: Option<TierSsdSummary>,
 }
 
-/// What became of the flash of a tier.
+/// State of a tier's flash after a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct TierSsdSummary {
     /// Its capacity in pages of its own.
@@ -147,14 +149,14 @@ impl TimingSummary {
 }
 
 impl ResponseSummary {
-    /// Of reads and of writes, in this order.
+    /// Summarise the times of reads and of writes, in this order.
     fn of([read, write]: &[ResponseTimes; 2]) -> Self {
         Self { read: read.summary(), write: write.summary() }
     }
 }
 
 impl DeviceModel {
-    /// Its name.
+    /// Return its name.
     pub fn name(&self) -> String {
         match self {
             Self::Server { device, servers: None } => device.name.clone(),
@@ -166,7 +168,8 @@ impl DeviceModel {
         }
     }
 
-    /// The device, idle, at time 0; `tier_pages` is the capacity of its tier, if that is a cache.
+    /// Return the device, idle, at time 0; `tier_pages` is the capacity of its tier, if that is a
+    /// cache.
     pub(crate) fn build(
         &self,
         page_size_bytes: u64,
@@ -195,7 +198,7 @@ impl DeviceModel {
 }
 
 impl TierSsdSummary {
-    /// Of a device after a run of so many seconds, if it is a solid-state drive.
+    /// Summarise a device after a run of `duration_s` seconds, if it is a solid-state drive.
     fn of(device: &dyn QueueingDevice, duration_s: f64) -> Option<Self> {
         let metrics = Box::new(device.ssd_metrics()?);
         Some(Self {
@@ -207,7 +210,7 @@ impl TierSsdSummary {
     }
 }
 
-/// Pages of the drive per page of the trace.
+/// Return the pages of the drive per page of the trace.
 pub(crate) fn subpages(config: &SsdConfig, page_size_bytes: u64) -> Result<u32, LabError> {
     let drive_bytes = u64::from(config.page_bytes);
     u32::try_from(page_size_bytes / drive_bytes.max(1))

@@ -27,7 +27,7 @@ struct Job {
     page: u32,
     steps: Vec<Step>,
     next: usize,
-    /// The access is answered after so many steps.
+    /// Number of steps after which the access is answered.
     answered_after: usize,
     /// Accesses to the same page that wait for the answer.
     waiting: Vec<u32>,
@@ -58,7 +58,7 @@ struct Request {
     is_counted: bool,
 }
 
-/// What a timed replay found.
+/// Results of a timed replay.
 pub(crate) struct Timed {
     pub(crate) counts: Vec<Counts>,
     pub(crate) state: PolicyState,
@@ -157,7 +157,7 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// The same with a log of its actions, if there is one.
+    /// Return the same with a log of its actions, if there is one.
     pub(crate) fn logging(self, log: Option<&'a mut (dyn Recorder + 'static)>) -> Self {
         Self { log, ..self }
     }
@@ -243,14 +243,14 @@ impl<'a> Simulation<'a> {
         self.free_jobs.len() == self.jobs.len()
     }
 
-    /// The earliest event of all devices; of several at once, that of the fastest tier.
+    /// Return the earliest event of all devices; of several at once, that of the fastest tier.
     fn next_event(&self) -> Option<(Nanos, usize)> {
         let events = self.devices.iter().enumerate();
         let events = events.filter_map(|(device, one)| Some((one.next_event()?, device)));
         events.min()
     }
 
-    /// A request arrives: the policy decides at once, in the order of the trace.
+    /// Take a request that arrives: the policy decides at once, in the order of the trace.
     fn arrive(
         &mut self,
         at: Nanos,
@@ -306,7 +306,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A job of the actions at hand.
+    /// Create a job of the current actions.
     fn new_job(&mut self, request: u32, page: u32) -> u32 {
         let mut job = self
             .free_jobs
@@ -374,7 +374,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// The access of a job is answered: those that wait for its page go on.
+    /// Answer the access of a job; jobs that wait for its page go on.
     fn answer(&mut self, job: u32, at: Nanos) -> Result<(), LabError> {
         let one = &mut self.jobs[job as usize];
         let (page, request) = (one.page as usize, one.request);
@@ -426,7 +426,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// The slots of a cache tier that all clients share.
+/// Return the slots of a cache tier that all clients share.
 fn slots_of(slots: &mut [Slots], clients: Clients, tier: Tier) -> Option<&mut Slots> {
     slots.get_mut(usize::from(tier.0.checked_sub(clients.get())?))
 }

@@ -1,5 +1,4 @@
-//! What a comparison of write buffers says: which one erases or flushes least, and how long its writes
-//! take.
+//! Verdict on write buffers: the one that erases or flushes least, and the time of its writes.
 
 use super::{Ranked, Ranking, TIE_SHARE, at_sizes, flips, share, ties};
 use crate::BufferSummary;
@@ -50,7 +49,7 @@ pub fn buffers(summaries: &[BufferSummary]) -> Vec<String> {
     sentences
 }
 
-/// How long writes take, beside the buffer with which they take least.
+/// Compare the time of writes with that of the buffer whose writes take least.
 fn response(ranking: &Ranking<'_, BufferSummary>) -> Option<String> {
     let mean_us = |run: &BufferSummary| Some(run.response_us.as_ref()?.write.mean);
     let of_best = mean_us(ranking.best().1)?;
@@ -63,12 +62,12 @@ fn response(ranking: &Ranking<'_, BufferSummary>) -> Option<String> {
     Some(text + ".")
 }
 
-/// A response time in words.
+/// Return a response time in words.
 fn span(us: f64) -> String {
     if us < 1000.0 { format!("{us:.0} us") } else { format!("{:.1} ms", us / 1000.0) }
 }
 
-/// How long the drive lasts behind the buffer.
+/// Describe the lifetime of the drive behind the buffer.
 fn lifetime(ranking: &Ranking<'_, BufferSummary>) -> Option<String> {
     let years = ranking.best().1.lifetime_years().filter(|years| years.is_finite())?;
     Some(format!("At this rate the drive behind it lasts {}.", years_in_words(years)))

@@ -1,5 +1,5 @@
-//! What a comparison says: which policy, by how much, at which sizes the answer is another, what it costs
-//! in wear and in the worst case, and whether flash pays at all.
+//! Verdict of a comparison: the best policy, its advantage, the sizes at which another wins, its
+//! wear and its worst case, and the value of flash.
 
 use super::{Ranked, TIE_SHARE, at_sizes, flips, share, sizes_in_words, ties};
 use crate::metric::{Metric, by_sizes, byte_size, capacities, flash, is_hybrid, leading};
@@ -18,14 +18,14 @@ impl Ranked for Summary {
 }
 
 impl<'a> Ranking<'a> {
-    /// The best run that leaves flash empty, if others use it.
+    /// Return the best run that leaves flash empty, if others use it.
     fn without_flash(&self) -> Option<(f64, &'a Summary)> {
         let without = self.runs.iter().find(|(_, run)| !uses_flash(run)).copied();
         without.filter(|_| self.runs.iter().any(|(_, run)| uses_flash(run)))
     }
 }
 
-/// The sizes of the first `caches_max` caches of a run, in words.
+/// Return the sizes of the first `caches_max` caches of a run, in words.
 fn sizes(run: &Summary, caches_max: usize) -> String {
     let page_bytes = run.trace.page_size_bytes;
     let bytes = |tier: &TierSummary| Some(tier.capacity_pages? * page_bytes);
@@ -56,7 +56,7 @@ pub fn verdict(summaries: &[Summary]) -> Vec<String> {
     sentences
 }
 
-/// The policy that wins at the greatest size, and by how much.
+/// Return the policy that wins at the greatest size, and by how much.
 fn answer(rankings: &[Ranking<'_>], last: &Ranking<'_>, metric: &Metric) -> String {
     let (figure, best) = last.best();
     let does = if is_hybrid(&best.tiers) {
@@ -79,7 +79,8 @@ fn answer(rankings: &[Ranking<'_>], last: &Ranking<'_>, metric: &Metric) -> Stri
     text + "."
 }
 
-/// What the winner writes to flash, beside the best policy that writes less than half of it.
+/// Compare the winner's flash writes with those of the best policy that writes less than half of
+/// them.
 fn wear(ranking: &Ranking<'_>) -> Option<String> {
     let (figure, best) = ranking.best();
     let written = |run: &Summary| flash(run).map_or(0, |tier| tier.page_writes);
@@ -109,7 +110,7 @@ fn wear(ranking: &Ranking<'_>) -> Option<String> {
     Some(text + ".")
 }
 
-/// The response times of reads that are slowest, where time was simulated.
+/// Return the response times of reads that are slowest, where time was simulated.
 fn worst_case(ranking: &Ranking<'_>) -> Option<String> {
     let p99_us = |run: &Summary| Some(run.timing.as_ref()?.response_us.read.p99);
     let of_best = p99_us(ranking.best().1)?;
@@ -123,7 +124,7 @@ fn worst_case(ranking: &Ranking<'_>) -> Option<String> {
     Some(text + ".")
 }
 
-/// Whether flash pays, and whether more RAM would do as much.
+/// Judge whether flash pays, and whether more RAM would do as much.
 fn empty_flash(rankings: &[Ranking<'_>], last: &Ranking<'_>) -> Option<String> {
     let (alone_figure, alone) = last.without_flash()?;
     let (figure, best) = last.best();

@@ -1,5 +1,4 @@
-//! What a comparison of hot-data identifiers says: which one is closest to the baseline, and what state
-//! it takes.
+//! Verdict on hot-data identifiers: the one closest to the baseline, and its state.
 
 use super::{Ranked, Ranking, share, ties};
 use crate::metric::byte_size;

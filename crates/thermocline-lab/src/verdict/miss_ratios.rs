@@ -1,5 +1,5 @@
-//! What miss-ratio curves say: which policy misses least at a customary size, and from which size on more
-//! of it does not pay.
+//! Verdict of miss-ratio curves: the policy with the fewest misses at a customary size, and the
+//! size above which more does not pay.
 
 use super::{Ranked, Ranking, share, sizes_in_words, ties};
 use crate::metric::byte_size;
@@ -35,7 +35,7 @@ pub fn miss_ratios(found: &MissRatios) -> Vec<String> {
     [1, 2].map(of).into_iter().flatten().collect()
 }
 
-/// What the curves with `depth` cache tiers say.
+/// Describe the curves with `depth` cache tiers.
 fn of_depth(
     curves: &[Curve],
     depth: usize,
@@ -89,7 +89,7 @@ fn of_depth(
     sentences
 }
 
-/// The least size from which on twice as much never pays; none if it pays up to the largest.
+/// Return the least size from which on twice as much never pays; none if it pays up to the largest.
 fn knee(curve: &Curve) -> Option<u64> {
     let points = &curve.points;
     let pays = |point: &Point| {

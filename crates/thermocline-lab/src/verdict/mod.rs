@@ -1,5 +1,5 @@
-//! What results say in a few sentences, of which the first is the answer: what is best, by how much, at
-//! which sizes something else is, and what it costs.
+//! Verdicts in a few sentences, of which the first is the answer: the best item, its advantage, the
+//! sizes at which another wins, and the cost.
 //!
 //! Figures that differ by less than [`TIE_SHARE`] are called a tie: so small a difference says more
 //! about the trace than about the policies.
@@ -31,10 +31,10 @@ const NAMED_MAX: usize = 4;
 
 /// A run that is ranked among others.
 trait Ranked {
-    /// What it is called.
+    /// Return the name.
     fn name(&self) -> String;
 
-    /// What it has, as in `RAM 3 MiB and flash 49 MiB`.
+    /// Return the sizes, as in `RAM 3 MiB and flash 49 MiB`.
     fn sizes(&self) -> String;
 }
 
@@ -58,7 +58,7 @@ impl<'a, Run: Ranked> Ranking<'a, Run> {
         self.runs.len() > 1
     }
 
-    /// The best run and its figure.
+    /// Return the best run and its figure.
     ///
     /// # Panics
     /// Without a run.
@@ -66,12 +66,12 @@ impl<'a, Run: Ranked> Ranking<'a, Run> {
         self.runs[0]
     }
 
-    /// By which share the best figure is less than another.
+    /// Return the share by which the best figure is less than another.
     fn saved(&self, other: f64) -> f64 {
         if other > 0.0 { 1.0 - self.best().0 / other } else { 0.0 }
     }
 
-    /// The runs that are as good as the best, itself included.
+    /// Return the runs that are as good as the best, itself included.
     fn tied(&self) -> impl Iterator<Item = &'a Run> {
         self.runs.iter().filter(|(figure, _)| self.saved(*figure) <= TIE_SHARE).map(|(_, run)| *run)
     }
@@ -86,13 +86,13 @@ impl<'a, Run: Ranked> Ranking<'a, Run> {
         self.runs.iter().any(|(figure, run)| run.name() == name && *figure > least)
     }
 
-    /// The best of the others.
+    /// Return the best of the others.
     fn behind(&self) -> Option<(f64, &'a Run)> {
         self.runs.iter().copied().find(|(figure, _)| self.saved(*figure) > TIE_SHARE)
     }
 }
 
-/// With which sizes something else wins by more than a tie than with the last.
+/// Describe the sizes with which something else wins by more than a tie than with the last.
 fn flips<Run: Ranked>(rankings: &[Ranking<'_, Run>]) -> Option<String> {
     let winner = rankings.last()?.best().1.name();
     let others = rankings.iter().filter(|ranking| !ranking.is_tied(&winner));
@@ -106,7 +106,7 @@ fn flips<Run: Ranked>(rankings: &[Ranking<'_, Run>]) -> Option<String> {
         .then(|| format!("At other sizes the answer is another: {}.", listed(&others)))
 }
 
-/// What is as good as the best.
+/// Describe the items that are as good as the best.
 fn ties<Run: Ranked>(ranking: &Ranking<'_, Run>) -> Option<String> {
     let others: Vec<String> = ranking.tied().skip(1).map(Ranked::name).collect();
     let most = share(TIE_SHARE);
@@ -120,8 +120,8 @@ fn ties<Run: Ranked>(ranking: &Ranking<'_, Run>) -> Option<String> {
     }
 }
 
-/// The words before the winner's figure: whether it is the best at all sizes, where it only ties with the
-/// best, and the sizes that the figure is for, the greatest.
+/// Return the words before the winner's figure: whether it is the best at all sizes, where it only
+/// ties with the best, and the sizes that the figure is for, the greatest.
 fn at_sizes<Run: Ranked>(rankings: &[Ranking<'_, Run>]) -> String {
     let Some(last) = rankings.last() else { return String::new() };
     let (_, best) = last.best();

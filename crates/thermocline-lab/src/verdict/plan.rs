@@ -1,4 +1,4 @@
-//! What a plan says: what to buy, how long it lasts, what the cheapest choice does, and what is not
+//! Verdict of a plan: the choice to buy, its lifetime, the cheapest choice, and those that are not
 //! recommended.
 
 use super::{share, sizes_in_words};
@@ -56,7 +56,7 @@ fn sizes(found: &Plan, choice: &Choice) -> String {
     sizes_in_words(bought.map(|(name, pages)| (name, pages * found.trace.page_size_bytes)))
 }
 
-/// What a choice comes to, by what is asked for.
+/// Describe the figures of a choice that the question is about.
 fn does(found: &Plan, choice: &Choice) -> String {
     match found.objective {
         Objective::P99 => format!("answers 99 % of the requests within {:.0} us", choice.p99_us),

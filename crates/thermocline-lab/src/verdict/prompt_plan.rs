@@ -1,5 +1,5 @@
-//! What a plan for prompts says: what to buy, how long its drive lasts, what the cheapest choice does, and
-//! what is not recommended.
+//! Verdict of a plan for prompts: the choice to buy, its drive's lifetime, the cheapest choice, and
+//! those that are not recommended.
 
 use super::{share, sizes_in_words};
 use crate::numbers::{four_digits, grouped, two_decimals};
@@ -59,7 +59,7 @@ fn sizes(choice: &KvChoice) -> String {
     sizes_in_words(choice.tiers.iter().map(|tier| (tier.name.as_str(), tier.capacity_bytes)))
 }
 
-/// What a choice comes to, by what is asked for.
+/// Describe the figures of a choice that the question is about.
 fn does(found: &KvPlan, choice: &KvChoice) -> String {
     let seconds = |seconds: f64| format!("{} s", four_digits(seconds));
     match found.objective {

@@ -1,5 +1,5 @@
-//! What a comparison of caches of keys and values says: which one leaves the least to compute, and how it
-//! wears the drive beneath.
+//! Verdict on caches of keys and values: the one that leaves the least to compute, and its wear of
+//! the drive beneath.
 
 use super::{Ranked, Ranking, at_sizes, flips, sizes_in_words, ties};
 use crate::kv::KvSummary;
@@ -53,7 +53,7 @@ pub fn prompts(summaries: &[KvSummary]) -> Vec<String> {
     sentences
 }
 
-/// How often the winner writes a drive that wears, beside the policy that spares it most.
+/// Describe how often the winner writes a drive that wears, beside the policy that writes it least.
 fn wear(ranking: &Ranking<'_, KvSummary>) -> Option<String> {
     let (_, best) = ranking.best();
     let place = best.tiers.iter().rposition(|tier| tier.costs.rated_writes.is_some())?;

@@ -1,11 +1,12 @@
-//! What a sweep says: which policy is best in how many cases of trace and sizes, and trace by trace.
+//! Verdict of a sweep: the best policies by the number of cases of trace and sizes, and trace by
+//! trace.
 
 use super::{Ranked, Ranking, TIE_SHARE, at_sizes, flips, listed, share, sizes_in_words};
 use crate::sweep::Row;
 
-/// So many traces are told one by one.
+/// Maximum number of traces that are described one by one.
 const TRACES_MAX: usize = 5;
-/// So many policies are told of all cases.
+/// Maximum number of policies that are described for all cases.
 const NAMED: usize = 3;
 
 /// A row with what it is called: its policy, with the parameters that are varied.
@@ -50,7 +51,7 @@ pub fn sweep(rows: &[(String, &Row)]) -> Vec<String> {
     sentences
 }
 
-/// The rows of a trace by their sizes, in the order of all sizes together.
+/// Return the rows of a trace by their sizes, in the order of all sizes together.
 fn rankings<'a>(all: &'a [Named<'a>], trace: &str) -> Vec<Ranking<'a, Named<'a>>> {
     let mut rows: Vec<&Named<'_>> = all.iter().filter(|one| one.row.trace == trace).collect();
     let capacities = |one: &Named<'_>| -> Vec<(String, u64)> {
@@ -68,13 +69,13 @@ fn rankings<'a>(all: &'a [Named<'a>], trace: &str) -> Vec<Ranking<'a, Named<'a>>
     rankings.filter(Ranking::is_choice).collect()
 }
 
-/// The column that ranks rows: I/O time where RAM comes first, as in comparisons.
+/// Return the column that ranks rows: I/O time where RAM comes first, as in comparisons.
 fn column(one: &Named<'_>) -> &'static str {
     let is_hybrid = one.row.tiers.first().is_some_and(|tier| tier.name == "ram");
     if is_hybrid { "io_time_ms" } else { "average_response_ms" }
 }
 
-/// What is as good as any in most of several cases.
+/// Describe the policies that are as good as any in most of several cases.
 fn of_all(rankings: &[&Ranking<'_, Named<'_>>]) -> Option<String> {
     if rankings.len() < 2 {
         return None;
@@ -96,7 +97,7 @@ fn of_all(rankings: &[&Ranking<'_, Named<'_>>]) -> Option<String> {
     ))
 }
 
-/// What wins on a trace at the greatest sizes.
+/// Describe the winner on a trace at the greatest sizes.
 fn of_trace(rankings: &[Ranking<'_, Named<'_>>]) -> String {
     let Some(last) = rankings.last() else { return String::new() };
     let (figure, best) = last.best();

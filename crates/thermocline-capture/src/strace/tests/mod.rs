@@ -51,7 +51,7 @@ fn convert(lines: &str) -> Converted {
     convert_with(lines, &CaptureOptions::default()).unwrap()
 }
 
-/// The requests of an excerpt are these.
+/// Check the requests of an excerpt.
 fn check(lines: &str, requests: &[&str]) -> Converted {
     let converted = convert(lines);
     assert_eq!(converted.requests, requests, "{lines}");

@@ -1,4 +1,4 @@
-//! What runs on an open trace: caches in full or on samples, and write buffers.
+//! Jobs on an open trace: caches in full or on samples, and write buffers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::corpus::results::Row;
 use crate::mrc::Miniature;
 use crate::{BufferConfiguration, Configuration, LabError, Watch, run, run_buffer};
 
-/// What runs on an open trace.
+/// Job on an open trace.
 pub(super) enum Job {
     /// The cache of that point, in full.
     Cache(usize),
@@ -44,7 +44,7 @@ impl Plan {
         jobs.iter().map(|job| self.run_job(trace, compiled, job, watch)).collect()
     }
 
-    /// What is to be run on a trace, and how many points are left out for want of a page.
+    /// Return the jobs on a trace, and the number of points that are left out for want of a page.
     pub(super) fn jobs(
         &self,
         trace: usize,
@@ -144,7 +144,7 @@ impl Plan {
         Ok(())
     }
 
-    /// An error of a point, with its name.
+    /// Return an error of a point, with its name.
     fn at(&self, trace: usize, point: usize, error: LabError) -> LabError {
         if matches!(error, LabError::Stopped) {
             return error;

@@ -10,12 +10,12 @@ use crate::parts::Parts;
 
 use super::SEPARATOR;
 
-/// How long a finished result may wait to be written: a run that is killed loses no more.
+/// Maximum time that a finished result waits to be written: a run that is killed loses no more.
 pub(super) const FLUSH_AFTER: Duration = Duration::from_secs(2);
 /// Results that are written together at most.
 const FLUSH_ROWS: usize = 256;
 
-/// The folder can be written: what is wrong with it is said before anything is run.
+/// Check that the folder can be written, before anything is run.
 pub(super) fn check_output(output: &Path) -> Result<(), LabError> {
     if output.exists() && !output.is_dir() {
         return Err(LabError::file(output, "it is a file: name a folder for the results"));
@@ -28,7 +28,7 @@ pub(super) fn check_output(output: &Path) -> Result<(), LabError> {
     }
 }
 
-/// The keys of all results in the data set and in its parts.
+/// Return the keys of all results in the data set and in its parts.
 pub(super) fn known_keys(output: &Path, parts: &Parts) -> Result<HashSet<String>, LabError> {
     let mut keys = HashSet::new();
     if output.is_dir() {

@@ -8,7 +8,7 @@ use super::{METRICS, MISSES};
 use crate::corpus::results::Row;
 use crate::corpus::statistics::mean;
 
-/// What one policy has on one trace at one size.
+/// Results of one policy on one trace at one size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     /// The least number of pages of a tier.
@@ -20,7 +20,7 @@ pub(super) struct Observed {
     pub(super) figures: BTreeMap<&'static str, f64>,
 }
 
-/// What is compared with each other.
+/// Group of results that are compared with each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Group {
     pub(super) kind: String,
@@ -28,10 +28,11 @@ pub(super) struct Group {
     pub(super) hierarchy: String,
 }
 
-/// By trace, by policy.
+/// Observations by trace, by policy.
 pub(super) type Observations = BTreeMap<(String, String), BTreeMap<String, Observed>>;
 
-/// The label of each policy and parameters: the policy, with the parameters that differ within it.
+/// Return the label of each policy and parameters: the policy, with the parameters that differ
+/// within it.
 pub(super) fn labels(rows: &[&Row]) -> HashMap<(String, String), String> {
     let mut by_policy: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in rows {
@@ -62,8 +63,8 @@ pub(super) fn labels(rows: &[&Row]) -> HashMap<(String, String), String> {
 /// A group, a data set and a trace in it, and the label of a policy.
 pub(super) type Subject = (Group, (String, String), String);
 
-/// The figures of each policy on each trace, by what can be compared. Seeds are averaged; a full
-/// simulation is taken before a sample.
+/// Return the figures of each policy on each trace, by what can be compared. Seeds are averaged; a
+/// full simulation is taken before a sample.
 pub(super) fn observe(
     rows: &[&Row],
     labels: &HashMap<(String, String), String>,
@@ -110,7 +111,7 @@ pub(super) fn observe(
     groups
 }
 
-/// By group without its size, the traces of which two sizes have as many entries.
+/// Traces, by group without its size, of which two sizes have as many entries.
 pub(super) type SameSizes = BTreeSet<(String, String, (String, String))>;
 
 pub(super) fn same_sizes(groups: &BTreeMap<Group, Observations>) -> SameSizes {

@@ -8,9 +8,9 @@ use super::{Chart, Drawn, palette};
 /// the mean.
 #[derive(Clone, Debug)]
 pub struct BoxChart {
-    /// What the chart shows.
+    /// Title of the chart.
     pub title: String,
-    /// What the axis shows, with its unit.
+    /// Title of the axis, with its unit.
     pub x_title: String,
     /// The boxes, from top to bottom.
     pub boxes: Vec<Distribution>,

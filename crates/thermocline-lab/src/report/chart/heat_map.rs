@@ -6,23 +6,23 @@ use super::{Chart, Drawn};
 /// The height of a row, and of what is around all rows.
 const ROW: u32 = 34;
 const AROUND: u32 = 70;
-/// With more columns, values have no room in their cells.
+/// Number of columns above which values have no room in their cells.
 const WRITTEN: usize = 12;
 
-/// The colours of the least and of the greatest value: both are told from white paper, and in grey.
+/// Colours of the least and of the greatest value: both differ from white paper, and in grey.
 pub(super) const LEAST: &str = "#e6f1f8";
 pub(super) const GREATEST: &str = "#083a6b";
 
 /// A value for every pair of two sizes, written in its cell where there is room.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
-    /// What the map shows, with its unit.
+    /// Title of the map, with its unit.
     pub title: String,
-    /// What the columns are.
+    /// Title of the columns.
     pub x_title: String,
     /// The columns, as they are labelled.
     pub x_labels: Vec<String>,
-    /// What the rows are.
+    /// Title of the rows.
     pub y_title: String,
     /// The rows from the bottom, as they are labelled.
     pub y_labels: Vec<String>,

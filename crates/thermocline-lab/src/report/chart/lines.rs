@@ -9,7 +9,7 @@ const HEIGHT: u32 = 340;
 /// Height of a bar with its gap, and of what is around all bars.
 pub(super) const ROW: u32 = 26;
 pub(super) const AROUND: u32 = 62;
-/// Up to so many values of a line are marked.
+/// Maximum number of values at which a line has marks.
 const MARKED: usize = 24;
 /// Sizes of which one is more than so many times the one before are on a logarithmic axis.
 const STEP_MAX: f64 = 1.5;
@@ -53,7 +53,7 @@ impl Axis {
         Self { title: title.into(), places: places.collect(), is_log: false, is_time }
     }
 
-    /// Names without a magnitude, evenly spaced.
+    /// Return the names without a magnitude, evenly spaced.
     pub fn names(title: &str, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let places = names.into_iter().enumerate();
         Self::plain(title, places.map(|(place, name)| (place as f64, name.into())).collect())
@@ -89,11 +89,11 @@ impl Axis {
 /// Lines over sizes or over time.
 #[derive(Clone, Debug)]
 pub struct LineChart {
-    /// What the chart shows.
+    /// Title of the chart.
     pub title: String,
-    /// Where the values are.
+    /// Axis of the values.
     pub x: Axis,
-    /// What the lines show, with its unit.
+    /// Title of the lines' axis, with its unit.
     pub y_title: String,
     /// The lines.
     pub series: Vec<Series>,
@@ -163,9 +163,9 @@ impl LineChart {
 /// Bars, one below the other.
 #[derive(Clone, Debug)]
 pub struct BarChart {
-    /// What the chart shows.
+    /// Title of the chart.
     pub title: String,
-    /// What the bars show, with its unit.
+    /// Title of the bars' axis, with its unit.
     pub x_title: String,
     /// The bars: name and length.
     pub bars: Vec<(String, f64)>,

@@ -25,7 +25,7 @@ use self::plot::{Kind, Plot};
 /// A chart of any kind.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What a switch between charts calls it.
+    /// Name in a switch between charts.
     pub(super) name: String,
     plot: Plot,
 }
@@ -35,28 +35,28 @@ impl Chart {
         Self { name: plot.title.clone(), plot }
     }
 
-    /// The same under another name in a switch between charts.
+    /// Return the same under another name in a switch between charts.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// What it shows.
+    /// Return the title.
     pub(super) fn title(&self) -> &str {
         &self.plot.title
     }
 
-    /// The chart in Vega-Lite 6: its data are in it.
+    /// Return the chart in Vega-Lite 6: its data are in it.
     pub fn vega_lite(&self) -> serde_json::Value {
         vega::specification(&self.plot)
     }
 
-    /// The chart as a file of SVG, on white paper.
+    /// Return the chart as a file of SVG, on white paper.
     pub fn svg(&self) -> String {
         svg::file(&self.plot)
     }
 
-    /// The chart as SVG in a page: its ink is that of the page.
+    /// Return the chart as SVG in a page: its ink is that of the page.
     pub(super) fn drawing(&self) -> String {
         svg::inline(&self.plot)
     }
@@ -96,9 +96,9 @@ pub fn side_by_side(maps: &[HeatMap]) -> serde_json::Value {
     vega::side_by_side(charts.iter().map(|chart| &chart.plot))
 }
 
-/// What a caller describes a chart by.
+/// Description of a chart by a caller.
 pub trait Drawn {
-    /// The chart.
+    /// Return the chart.
     fn chart(&self) -> Chart;
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(text.matches("0.123456").count(), 3, "{text}");
     }
 
-    /// Every mark of the drawing is data of the specification: whoever opens one sees the other.
+    /// Every mark of the drawing is data of the specification: a reader of one sees the other.
     #[test]
     fn specifications_have_the_data_of_the_drawing() {
         for chart in all() {

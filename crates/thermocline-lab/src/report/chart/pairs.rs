@@ -10,9 +10,9 @@ const NAMES: [&str; 2] = ["measured", "the paper's"];
 /// Measured values beside those of a paper, joined by lines: short lines are good agreement.
 #[derive(Clone, Debug)]
 pub struct PairChart {
-    /// What the chart shows.
+    /// Title of the chart.
     pub title: String,
-    /// What the axis shows, with its unit.
+    /// Title of the axis, with its unit.
     pub x_title: String,
     /// The pairs, from top to bottom.
     pub pairs: Vec<Pair>,
@@ -21,11 +21,11 @@ pub struct PairChart {
 /// One value of each.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// What has these values.
+    /// Name of the item that has these values.
     pub name: String,
-    /// What we measure; a value that is not finite is not drawn.
+    /// Our measured value; a value that is not finite is not drawn.
     pub measured: f64,
-    /// What the paper reports.
+    /// Value that the paper reports.
     pub paper: f64,
 }
 

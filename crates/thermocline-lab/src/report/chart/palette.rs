@@ -3,11 +3,11 @@
 use thermocline_core::hotness::registry as identifiers;
 use thermocline_core::registry;
 
-/// Colours that stand out from white and from dark paper, and that the colour-blind tell apart
-/// together with the markers.
+/// Colours that stand out from white and from dark paper, and that colour-blind readers can
+/// distinguish together with the markers.
 pub(super) const COLOURS: [&str; 8] =
     ["#1f77b4", "#d55e00", "#00875f", "#c2549d", "#a87900", "#7a5ccb", "#0e8a9b", "#9c4a3c"];
-/// What is not emphasised.
+/// Colour of everything that is not emphasised.
 pub(super) const GREY: &str = "#9aa5af";
 /// Markers, as Vega names them.
 const MARKERS: [&str; 8] = [
@@ -25,7 +25,7 @@ const DASHES: [&[u32]; 3] = [&[], &[7, 4], &[2, 3]];
 /// Number of looks.
 const LOOKS: usize = COLOURS.len() * MARKERS.len();
 
-/// How one line, bar or point looks.
+/// Look of one line, bar or point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Its name in the legend.
@@ -40,9 +40,9 @@ pub struct Style {
     pub is_emphasised: bool,
 }
 
-/// The looks of some names. A policy, write buffer or identifier that is registered has the look of
-/// its place there, whatever stands beside it; of two that would look the same, and for any other
-/// name, the next that is free.
+/// Return the looks of some names. A policy, write buffer or identifier that is registered has the
+/// look of its place there, whatever stands beside it; of two that would look the same, and for any
+/// other name, the next that is free.
 pub fn styles<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Style> {
     let names: Vec<&str> = names.into_iter().collect();
     let mut looks: Vec<Option<usize>> = vec![None; names.len()];
@@ -69,8 +69,8 @@ pub fn styles<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Style> {
     names.into_iter().zip(looks).map(style).collect()
 }
 
-/// The look of a registered name, in any case of letters, with or without parameters after it: its
-/// place among those of its kind.
+/// Return the look of a registered name, in any case of letters, with or without parameters after
+/// it: its place among those of its kind.
 fn registered(name: &str) -> Option<usize> {
     let name = name.split([' ', ',']).next()?.to_ascii_lowercase();
     let place = registry::entries()

@@ -15,7 +15,7 @@ pub(super) struct Plot {
     pub styles: Vec<Style>,
     /// `true` if the styles stand in a legend; else the marks are named otherwise.
     pub has_legend: bool,
-    /// What colours stand for, where they stand for numbers.
+    /// Meanings of colours, where they stand for numbers.
     pub colours: Option<Colours>,
     /// `true` if a span of the x axis can be chosen in a small copy below.
     pub has_overview: bool,
@@ -33,14 +33,15 @@ pub(super) struct Colours {
 /// One axis.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
-    /// What it shows, with its unit; an axis without is not drawn.
+    /// Title, with its unit; an axis without is not drawn.
     pub title: String,
     pub kind: Kind,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    /// From the first number to the second. Without ticks they are chosen.
+    /// Linear from the first number to the second. Without ticks they are chosen. Without ticks
+    /// they are chosen.
     Linear(f64, f64, Option<Vec<Tick>>),
     /// The same in powers of two.
     Log(f64, f64, Vec<Tick>),
@@ -89,7 +90,7 @@ pub(super) enum Align {
     Before,
 }
 
-/// Where one mark is, and what it is of.
+/// Position of one mark, and its item.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub x: Place,
@@ -101,7 +102,7 @@ pub(super) struct Row {
     /// The number that its colour stands for.
     pub value: Option<f64>,
     pub text: Option<String>,
-    /// What is told of it: titles and texts.
+    /// Titles and texts of its tooltip.
     pub told: Vec<(String, String)>,
 }
 
@@ -120,7 +121,7 @@ impl Default for Place {
 }
 
 impl Plot {
-    /// A drawing of nothing yet.
+    /// Create a drawing of nothing yet.
     pub(super) fn new(title: &str, height: u32, x: Scale, y: Scale) -> Self {
         Self {
             title: title.into(),
@@ -135,7 +136,7 @@ impl Plot {
         }
     }
 
-    /// What it shows, in a sentence.
+    /// Describe the plot in a sentence.
     pub(super) fn in_words(&self) -> String {
         let names: Vec<&str> = self.styles.iter().map(|style| style.name.as_str()).collect();
         if names.is_empty() {
@@ -197,7 +198,7 @@ pub(super) fn round_numbers(from: f64, to: f64, about: u32) -> Vec<f64> {
     numbers.take_while(|number| *number <= to + step * 1e-9).collect()
 }
 
-/// A number with a unit prefix, for an axis: `1.5M`.
+/// Return a number with a unit prefix, for an axis: `1.5M`.
 pub(super) fn short(value: f64) -> String {
     let (divided, prefix) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, "G"),

@@ -1,4 +1,4 @@
-//! A diagram of mean ranks: bars join policies that the test does not tell apart.
+//! Diagram of mean ranks: bars join policies that the test does not separate.
 
 use super::plot::{Align, Kind, Layer, Mark, Place, Plot, Row, Scale, Tick};
 use super::{Chart, Drawn};
@@ -10,11 +10,11 @@ const AROUND: u32 = 60;
 /// Mean ranks with their critical difference, as in Demsar (2006).
 #[derive(Clone, Debug)]
 pub struct RankDiagram {
-    /// What the diagram shows.
+    /// Title of the diagram.
     pub title: String,
     /// The policies with their mean ranks.
     pub ranks: Vec<(String, f64)>,
-    /// Ranks that differ by less are not told apart.
+    /// Difference of ranks below which the test does not separate them.
     pub critical_difference: f64,
 }
 
@@ -75,7 +75,8 @@ impl Drawn for RankDiagram {
 }
 
 impl RankDiagram {
-    /// The greatest groups of neighbours within the critical difference: first and last, by place.
+    /// Return the greatest groups of neighbours within the critical difference: first and last, by
+    /// place.
     fn bars(&self, ranks: &[(String, f64)]) -> Vec<(usize, usize)> {
         let mut bars: Vec<(usize, usize)> = vec![];
         for (first, (_, rank)) in ranks.iter().enumerate() {

@@ -4,18 +4,19 @@ use super::plot::{Align, Kind, Layer, Mark, Place, Plot, Row, Scale, short};
 use super::{Chart, Drawn, palette};
 
 const HEIGHT: u32 = 360;
-/// What names are laid out for: the plane of a drawing, in pixels. A wider page has more room.
+/// Plane of a drawing for which names are laid out, in pixels. A wider page has more room. A wider
+/// page has more room.
 const PLANE: (f64, f64) = (520.0, 300.0);
 /// The width of a letter and the height of a line, in pixels.
 const LETTER: f64 = 7.5;
 const LINE: f64 = 16.0;
-/// What is between a point and its name, in pixels.
+/// Gap between a point and its name, in pixels.
 const GAP: f64 = 7.0;
 
-/// What each of several things has of two figures, of which less is better.
+/// Two figures of each of several items, of which less is better.
 #[derive(Clone, Debug)]
 pub struct ScatterChart {
-    /// What the chart shows.
+    /// Title of the chart.
     pub title: String,
     /// The figure to the right, with its unit.
     pub x_title: String,
@@ -37,8 +38,8 @@ pub struct Point {
 }
 
 impl ScatterChart {
-    /// The places of the points that no other beats in one figure without being worse in the other,
-    /// from left to right.
+    /// Return the places of the points that no other beats in one figure without being worse in the
+    /// other, from left to right.
     fn front(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.points.len()).collect();
         order.retain(|&place| {
@@ -118,7 +119,7 @@ impl Drawn for ScatterChart {
     }
 }
 
-/// Where a name is written, in pixels: left, right and middle.
+/// Extent of a name, in pixels: left, right and middle.
 type Extent = (f64, f64, f64);
 
 impl ScatterChart {

@@ -10,17 +10,17 @@ use crate::report::escape::escape;
 
 /// Width of a drawing; it scales with the page.
 const WIDTH: f64 = 640.0;
-/// What a letter takes, on average, and what a line of text takes.
+/// Average width of a letter, and height of a line of text, in pixels.
 const LETTER: f64 = 7.0;
 const LINE: f64 = 18.0;
 /// Free space at the edges.
 const MARGIN: f64 = 10.0;
-/// From the ends of an axis of sizes to the first and last of them.
+/// Distance from the ends of an axis of sizes to the first and last of them.
 const PADDING: f64 = 14.0;
 /// Number of round numbers an axis has, about.
 const TICKS: u32 = 6;
 
-/// The drawing as a file of its own: black on white.
+/// Return the drawing as a file of its own: black on white.
 pub(super) fn file(plot: &Plot) -> String {
     let Drawn { width, height, body } = drawn(plot);
     let label = escape(&plot.in_words());
@@ -33,7 +33,7 @@ pub(super) fn file(plot: &Plot) -> String {
     )
 }
 
-/// The drawing in a page: its ink is that of the page, and its title stands beside it.
+/// Return the drawing in a page: its ink is that of the page, and its title stands beside it.
 pub(super) fn inline(plot: &Plot) -> String {
     let Drawn { width, height, body } = drawn(plot);
     let label = escape(&plot.in_words());
@@ -48,7 +48,7 @@ struct Drawn {
     body: String,
 }
 
-/// Where the axes enclose the marks.
+/// Area of the marks, which the axes enclose.
 struct Area<'a> {
     plot: &'a Plot,
     left: f64,
@@ -91,7 +91,7 @@ fn has_labels_after(plot: &Plot) -> bool {
     plot.layers.iter().any(is_after)
 }
 
-/// Where an axis has labels, as numbers of its scale.
+/// Return the labels of an axis, as numbers of its scale.
 fn labels(scale: &Scale) -> Vec<(f64, String)> {
     match &scale.kind {
         Kind::Linear(from, to, None) => {
@@ -109,7 +109,7 @@ fn labels(scale: &Scale) -> Vec<(f64, String)> {
     }
 }
 
-/// From 0 to 1: where a place is between the ends of an axis; the middle of a band.
+/// Return the position of a place between the ends of an axis, from 0 to 1; the middle of a band.
 fn share(scale: &Scale, place: Place) -> f64 {
     match (&scale.kind, place) {
         (Kind::Linear(from, to, _), Place::Number(at)) => (at - from) / (to - from),
@@ -122,7 +122,7 @@ fn share(scale: &Scale, place: Place) -> f64 {
     }
 }
 
-/// The extent of a band along an axis of this length.
+/// Return the extent of a band along an axis of this length.
 fn band(scale: &Scale, length: f64) -> f64 {
     match &scale.kind {
         Kind::Bands(names) => length / names.len().max(1) as f64,
@@ -351,7 +351,7 @@ impl Area<'_> {
         self.put(format_args!("<polygon class=\"mark\" points=\"{points}\" fill=\"{colour}\"/>"));
     }
 
-    /// Names below the drawing; returns the height that they take.
+    /// Return the names below the drawing; returns the height that they take.
     fn legend(&mut self, top: f64) -> f64 {
         if !self.plot.has_legend {
             return 0.0;
@@ -381,7 +381,7 @@ fn dash_array(style: &Style) -> String {
     format!(" stroke-dasharray=\"{}\"", dashes.join(" "))
 }
 
-/// The colour of a share between the least and the greatest value.
+/// Return the colour of a share between the least and the greatest value.
 fn mixed(share: f64) -> String {
     let part = |place: usize| {
         let of = |colour: &str| u32::from_str_radix(&colour[place..place + 2], 16).unwrap_or(0);

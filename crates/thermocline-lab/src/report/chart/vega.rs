@@ -17,7 +17,7 @@ const SCHEMA: &str = "https://vega.github.io/schema/vega-lite/v6.json";
 const COLUMNS: u32 = 3;
 const NARROW: u32 = 240;
 
-/// The whole specification.
+/// Return the whole specification.
 pub(super) fn specification(plot: &Plot) -> Value {
     let mut data = Data::default();
     let mut found = view(plot, &mut data);
@@ -47,7 +47,7 @@ pub(super) fn side_by_side<'a>(plots: impl IntoIterator<Item = &'a Plot>) -> Val
     })
 }
 
-/// A chart, alone or among others.
+/// Return a chart, alone or among others.
 fn view(plot: &Plot, data: &mut Data) -> Value {
     let mut layers: Vec<Value> = plot.layers.iter().map(|one| layer(plot, one, data)).collect();
     let mut found = json!({ "title": plot.title, "description": plot.in_words() });
@@ -117,7 +117,8 @@ impl Data {
     }
 }
 
-/// What a page needs to set colours: the specification has grey where a style does not stand out.
+/// Return the keys by which a page sets colours: the specification has grey where a style is not
+/// emphasised.
 fn style(style: &Style) -> Value {
     json!({
         "name": style.name,
@@ -236,7 +237,7 @@ fn channel(field: &str, scale: &Scale) -> Value {
     }
 }
 
-/// A channel with a value per style.
+/// Return a channel with a value per style.
 fn of_styles(plot: &Plot, value: impl Fn(&Style) -> Value) -> Value {
     let names: Vec<&str> = plot.styles.iter().map(|style| style.name.as_str()).collect();
     let values: Vec<Value> = plot.styles.iter().map(value).collect();
@@ -267,7 +268,7 @@ pub(super) fn colour(style: &Style) -> &'static str {
     if style.is_emphasised { style.colour } else { GREY }
 }
 
-/// What does not stand out lets the paper through.
+/// Return the opacity: marks that are not emphasised let the paper through.
 pub(super) fn opacity(style: &Style) -> f64 {
     if style.is_emphasised { 1.0 } else { 0.5 }
 }

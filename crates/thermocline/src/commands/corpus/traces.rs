@@ -64,7 +64,7 @@ fn line(checked: &Checked) -> String {
     format!("{verdict} {dataset}/{trace}{found}\n{problems}")
 }
 
-/// What became of a trace. Its JSON form is a contract.
+/// What became of a trace. Its JSON form has a stable schema.
 #[derive(Serialize)]
 struct Done<'a> {
     dataset: &'a str,
