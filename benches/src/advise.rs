@@ -1,4 +1,4 @@
-//! What `advise` says of the first half of a trace, beside what the second half is.
+//! Compares the forecast of `advise` from the first half of a trace with the second half.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ const SHARES: [f64; 2] = [0.05, 0.2];
 const RAM_SHARE: f64 = 0.1;
 /// The sampled forecast keeps the requests of the half divided by this number.
 const FEWER: usize = 4;
-/// It keeps at least this many.
+/// Minimum number of requests that it keeps.
 const LEAST_REQUESTS: usize = 250_000;
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The traces
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     seeds: u64,
 }
 
-/// How often an interval covers what comes, and how far estimates are off.
+/// Counts of intervals that cover the second half, and errors of the estimates.
 #[derive(Default)]
 struct Tally {
     cases: usize,

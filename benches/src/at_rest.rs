@@ -39,11 +39,11 @@ pub(crate) struct Arguments {
     /// Threads of the drain
     #[arg(long, default_value = "2")]
     drain_workers: NonZeroUsize,
-    /// Where the files are; default: a temporary folder below the working directory
+    /// Folder of the files; default: a temporary folder below the working directory
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Where the flash of the drain is, if it is another device than that of the folder: on one device
-    /// the reads and the writes of a drain share what it can do
+    /// Folder of the drain's flash, if it is on another device: on one device the reads and the
+    /// writes of a drain share its bandwidth
     #[arg(long)]
     flash_folder: Option<PathBuf>,
 }
@@ -59,14 +59,14 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     drain(folder, arguments, "slots in no order", scattered)
 }
 
-/// What some work gives, and its wall-clock seconds.
+/// Return the time some work: return its result, and its wall-clock seconds.
 fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let start = Instant::now();
     let result = work()?;
     Ok((result, start.elapsed().as_secs_f64()))
 }
 
-/// A number below `count`, each once: neighbours lie far apart.
+/// Return a number below `count`, each once: neighbours lie far apart.
 fn scattered(at: u32, count: u32) -> u32 {
     let step = (count / 2 + 12_345..u32::MAX).find(|&step| gcd(step, count) == 1);
     let step = u64::from(step.unwrap_or(1));
@@ -201,7 +201,7 @@ fn content(page: u32) -> [u8; PAGE] {
     bytes
 }
 
-/// What the engine says that a slot's checksum is.
+/// Return the checksum that the engine computes of a slot.
 fn checksum(page: u32, version: u64, bytes: &[u8]) -> u32 {
     let identity = [&page.to_le_bytes()[..], &version.to_le_bytes()].concat();
     crc32c::crc32c_append(crc32c::crc32c(&identity), bytes)
@@ -282,7 +282,7 @@ fn write_journal(file: &mut DeviceFile, layout: Layout, slots: u32, pages: u32) 
     Ok(file.sync()?)
 }
 
-/// A block with its checksum.
+/// Return a block with its checksum.
 fn seal(mut fields: Vec<u8>) -> Vec<u8> {
     fields.resize(BLOCK - 4, 0);
     let checksum = crc32c::crc32c(&fields);

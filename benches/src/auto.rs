@@ -29,12 +29,12 @@ const COSTS: [PageCost; 3] = [
     PageCost { read_ms: 0.16, write_ms: 0.30 },
     PageCost { read_ms: 12.7, write_ms: 13.7 },
 ];
-/// How far ahead pages are asked for.
+/// Number of accesses ahead at which pages are prefetched.
 const AHEAD: usize = 16;
-/// How often a hot set moves.
+/// Number of moves of a hot set.
 const MOVES: u32 = 6;
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Traces to replay besides the bundled one, alone and joined
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// Accesses of a phase, where traces are joined
     #[arg(long, default_value_t = 300_000)]
     phase_accesses: usize,
-    /// How often each trace has its turn, where traces are joined
+    /// Number of turns of each trace, where traces are joined
     #[arg(long, default_value_t = 2)]
     rounds: usize,
     /// Accesses of the trace whose hot set moves; 0 leaves it out
@@ -65,7 +65,7 @@ struct Workload {
     phase_ends: Vec<usize>,
 }
 
-/// What a policy took.
+/// Figures of a policy.
 struct Taken {
     total_ms: f64,
     phases_ms: Vec<f64>,
@@ -119,7 +119,7 @@ fn name(path: &Path) -> Result<String> {
     Ok(path.file_name().context("a trace is a file")?.to_string_lossy().into_owned())
 }
 
-/// A hot set that moves by a third of the pages, again and again.
+/// Return a hot set that moves by a third of the pages, again and again.
 fn moving(accesses: u64) -> Result<Workload> {
     let options = Options {
         pattern: Pattern::Zipf { alpha: 1.0 },
@@ -200,7 +200,7 @@ fn compare(workload: &Workload, percent: u32, given: &[(String, String)]) -> Res
     Ok(ratio)
 }
 
-/// The candidates that there are.
+/// Return the candidates that there are.
 fn words() -> Result<&'static [&'static str]> {
     let entry = registry::find("auto")?;
     let parameter = entry.parameters.iter().find(|one| one.name == "candidates");

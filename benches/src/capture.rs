@@ -9,7 +9,7 @@ use thermocline_trace::{ReadOptions, Reader, Requests as _};
 
 use crate::measure::{cpu_seconds, median};
 
-/// What a conversion must reach on one core, in lines per second.
+/// Required speed of a conversion on one core, in lines per second.
 const TARGET_PER_S: f64 = 500_000.0;
 
 /// Processes that take turns.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::nbd::server::{self, Place};
 
-/// What is measured.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Divide the paper's sizes (2 GiB of RAM, 32 of SSD, 10 of working set) and six hours by this
@@ -77,7 +77,7 @@ struct Seen {
     requests: f64,
 }
 
-/// What happened between two moments.
+/// Counts between two moments.
 struct Interval {
     shares: [f64; 3],
     iops: f64,

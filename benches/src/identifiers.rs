@@ -1,4 +1,4 @@
-//! What recording a write costs each hot-data identifier: time, and instructions.
+//! Measures the cost of recording a write in each hot-data identifier: time, and instructions.
 //!
 //! All identifiers record the same writes, in alternation. Instructions are counted by callgrind
 //! where `valgrind` is installed, as the difference between a longer and a shorter run of this very
@@ -24,7 +24,7 @@ const LONG_DECAYS: u64 = 1_100;
 /// A label, an identifier, its parameters.
 type Contender = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// What is measured.
+/// Identifiers that are measured.
 const CONTENDERS: [Contender; 9] = [
     ("mhf", "mhf", &[]),
     ("mbf", "mbf", &[]),
@@ -37,7 +37,7 @@ const CONTENDERS: [Contender; 9] = [
     ("count-min", "count-min", &[]),
 ];
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Writes of the generated trace
@@ -70,7 +70,7 @@ pub(crate) struct Record {
     /// Writes of the trace
     #[arg(long)]
     writes: u64,
-    /// How many of them are recorded
+    /// Number of them that are recorded
     #[arg(long)]
     recorded: usize,
     /// Decays after that
@@ -149,7 +149,7 @@ fn instructions_per_record(arguments: &Arguments, contender: usize) -> Result<Op
     Ok(Some((record, decay)))
 }
 
-/// The instructions of one run of this program.
+/// Return the instructions of one run of this program.
 fn collected(
     arguments: &Arguments,
     contender: usize,
@@ -200,7 +200,7 @@ fn build(contender: usize, pages: u32) -> Result<BoxedIdentifier> {
     Ok(entry.build(pages, &entry.values(&given)?)?)
 }
 
-/// The writes, and how many distinct pages they have.
+/// Return the writes, and how many distinct pages they have.
 fn generate(pages: u64, alpha: f64, writes: u64) -> Result<(u32, Vec<PageId>)> {
     let options = Options {
         pattern: Pattern::Zipf { alpha },

@@ -15,7 +15,7 @@ use thermocline_trace::prompts::{Conversations, PromptOptions, PromptTrace, Tail
 
 use crate::measure::{cpu_seconds, median};
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Prompts of the generated trace

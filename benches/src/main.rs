@@ -54,7 +54,8 @@ enum Benchmark {
     Peers(peers::Arguments),
     /// Time and instructions of every hot-data identifier
     Identifiers(identifiers::Arguments),
-    /// Which identifier places writes best on a drive with placement handles, per byte of its memory
+    /// Compare identifiers that place writes on a drive with placement handles, per byte of their
+    /// memory
     Placement(placement::Arguments),
     /// The SSD model, alone and beside SSDsim
     Ssd(ssd::Arguments),
@@ -72,7 +73,7 @@ enum Benchmark {
     Capture(capture::Arguments),
     /// Shadow policies: their estimates beside full replays, and what they cost
     Shadow(shadow::Arguments),
-    /// What `advise` says of the first half of a trace, beside what the second half is
+    /// Compare the forecast of `advise` from the first half of a trace with the second half
     Advise(advise::Arguments),
     /// Traces generated from profiles, beside the traces that these were made of
     Profile(profile::Arguments),

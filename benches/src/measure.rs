@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The wall-clock seconds of some work.
+/// Return the wall-clock seconds of some work.
 pub(crate) fn seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     work()?;
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// The CPU seconds that this thread spent on some work; those of the clock on the wall where the
-/// system does not tell.
+/// Return the CPU seconds that this thread spent on some work; those of the clock on the wall where
+/// the system does not tell.
 pub(crate) fn cpu_seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = cpu_ns();
     let elapsed = seconds(work)?;
@@ -23,20 +23,20 @@ pub(crate) fn cpu_seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     })
 }
 
-/// The nanoseconds that this thread has run so far: the first number of Linux's `schedstat`.
+/// Return the nanoseconds that this thread has run so far: the first number of Linux's `schedstat`.
 fn cpu_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The middle one.
+/// Return the middle one.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// The instructions that callgrind counts in a run of this very program with these arguments; none if
-/// `valgrind` is not installed.
+/// Return the instructions that callgrind counts in a run of this very program with these
+/// arguments; none if `valgrind` is not installed.
 pub(crate) fn instructions(arguments: &[&str]) -> Result<Option<u64>> {
     let program = std::env::current_exe().context("this program has a path")?;
     let output = Command::new("valgrind")

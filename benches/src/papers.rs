@@ -20,9 +20,9 @@ use thermocline_trace::{CompiledTrace, PageSize};
 use crate::measure::{cpu_seconds, instructions, median};
 use crate::replay::{build, run};
 
-/// What all are compared with.
+/// Policy with which all are compared.
 const LRU: &str = "lru";
-/// What is measured, in the order in which it is printed.
+/// Measured policies, in the order in which they are printed.
 const POLICIES: [&str; 20] = [
     LRU,
     "hat",
@@ -46,10 +46,10 @@ const POLICIES: [&str; 20] = [
     "w-tinylfu",
 ];
 
-/// How far ahead pages are asked for.
+/// Number of accesses ahead at which pages are prefetched.
 const AHEAD: usize = 16;
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Accesses of the generated trace
@@ -86,7 +86,7 @@ pub(crate) struct Counted {
     /// Pages that it draws from
     #[arg(long)]
     pages: u64,
-    /// How many of the accesses are replayed
+    /// Number of the accesses that are replayed
     #[arg(long)]
     replayed: usize,
 }
@@ -109,7 +109,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// All policies with caches of one size.
+/// Return all policies with caches of one size.
 fn compare(
     arguments: &Arguments,
     policies: &[&str],
@@ -152,7 +152,7 @@ fn generate(requests: u64, pages: u64) -> Result<CompiledTrace> {
     Ok(CompiledTrace::compile(&mut Generator::new(options)?, PageSize::DEFAULT)?)
 }
 
-/// The pages of a policy's tiers.
+/// Return the pages of a policy's tiers.
 fn tiers(policy: &str, trace: &CompiledTrace, percent: u32) -> Result<Vec<u32>> {
     let total = u64::from(trace.footprint_pages()) * u64::from(percent) / 100;
     let total = u32::try_from(total).context("a part of the footprint")?.max(2);

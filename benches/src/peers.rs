@@ -25,7 +25,7 @@ use crate::replay::compile;
 
 /// Script that runs the peer.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peer.py");
-/// Where the fixture lies, and what it is made of.
+/// Path of the fixture, and its contents.
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/peers/libcachesim.tsv");
 const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/pgbench/pgbench.csv.zst");
 const BUNDLED_PAGE_BYTES: u64 = 8192;
@@ -40,17 +40,18 @@ struct Peer {
     /// Parameters that make it what the peer is.
     given: &'static [(&'static str, &'static str)],
     class: &'static str,
-    /// Whether both are one algorithm: then their misses are equal. Otherwise the module of the
-    /// policy says what differs, or both draw lots.
+    /// `true` if both are one algorithm: then their misses are equal. Otherwise the module of the
+    /// policy lists the differences, or both draw lots. Otherwise the module of the policy says
+    /// what differs, or both draw lots.
     is_same: bool,
 }
 
-/// Both are one algorithm.
+/// Pair a policy and a class that are one algorithm.
 const fn same(policy: &'static str, class: &'static str) -> Peer {
     Peer { policy, given: &[], class, is_same: true }
 }
 
-/// They go by one name.
+/// Pair a policy and a class that have one name.
 const fn alike(policy: &'static str, class: &'static str) -> Peer {
     Peer { is_same: false, ..same(policy, class) }
 }
@@ -82,7 +83,7 @@ const PEERS: &[Peer] = &[
     alike("w-tinylfu", "WTinyLFU"),
 ];
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Accesses of the generated trace
@@ -205,7 +206,7 @@ fn compare(
     Ok(())
 }
 
-/// The CPU seconds of one replay; notes its misses.
+/// Return the CPU seconds of one replay; notes its misses.
 fn replay_once(trace: &CompiledTrace, peer: &Peer, pages: u32, misses: &mut u64) -> Result<f64> {
     let mut setup =
         Setup { costs: vec![PageCost::default(); 2], ..Setup::new(trace.geometry(), vec![pages]) };
@@ -224,7 +225,7 @@ fn replay_once(trace: &CompiledTrace, peer: &Peer, pages: u32, misses: &mut u64)
     })
 }
 
-/// The CPU seconds of one run of the peer, and its misses.
+/// Return the CPU seconds of one run of the peer, and its misses.
 fn peer_once(
     arguments: &Arguments,
     file: &Path,

@@ -1,6 +1,6 @@
-//! Which hot-data identifier gives the least write amplification per byte of its memory, when it chooses
-//! among the placement handles of a drive; beside no placement, and an oracle that knows each page's
-//! next write.
+//! Compares the write amplification of hot-data identifiers, per byte of their memory, when they
+//! choose among the placement handles of a drive; beside no placement, and an oracle that knows
+//! each page's next write.
 //!
 //! The writes of a trace go to a drive that its written pages fill, again and again until they are
 //! four times the drive; the second half of them counts. The drive is one plane, so that every trace has
@@ -24,13 +24,14 @@ use crate::replay::compile;
 /// The bundled trace.
 const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/pgbench/pgbench.csv.zst");
 
-/// How often the drive is written, at least; half of it is warm-up.
+/// Minimum number of times that the drive is written; half of it is warm-up.
 const TIMES_WRITTEN: usize = 4;
 
 /// Written pages that a trace needs to be more than a few per reclaim unit.
 const PAGES_LEAST: u32 = 4096;
 
-/// By which parameters an identifier is made larger: all that say how much it keeps, and for how long.
+/// Parameters by which an identifier is made larger: all that set how much it keeps, and for how
+/// long.
 const SCALED: &[(&str, &[(&str, u64)])] = &[
     ("mbf", &[("filter_bits", 2048)]),
     ("mhf", &[("counters", 4096), ("decay_writes", 4096)]),
@@ -41,7 +42,7 @@ const SCALED: &[(&str, &[(&str, u64)])] = &[
     ("count-min", &[("columns", 2048), ("window_writes", 4096)]),
 ];
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Traces besides the bundled and the generated ones
@@ -50,10 +51,10 @@ pub(crate) struct Arguments {
     /// Handles of the drive, 1 to 16 each; 1 is no placement
     #[arg(long, value_delimiter = ',', default_value = "2,4,8,16")]
     handles: Vec<u32>,
-    /// Whether garbage collection keeps handles apart: `initial` or `persistent`
+    /// Isolation of handles in garbage collection: `initial` or `persistent`
     #[arg(long, default_value = "persistent", value_parser = isolation)]
     isolation: Isolation,
-    /// How many times the memory and the window of each identifier are as large as published
+    /// Factors by which the memory and the window of each identifier exceed the published ones
     #[arg(long, value_delimiter = ',', default_value = "1,16")]
     scales: Vec<u64>,
     /// Reclaim units of the drive
@@ -74,7 +75,7 @@ struct Workload {
     pages: u32,
 }
 
-/// What takes part: its name, and what chooses handles.
+/// Contender: its name, and the chooser of handles.
 type Contender = (String, Option<Streams>);
 
 /// Figures of one contender.
@@ -136,7 +137,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A row of the last table.
+/// Return a row of the last table.
 fn mean_row<'a>(name: &str, figures: impl Iterator<Item = &'a Figures>, traces: usize) -> String {
     let mut sums = vec![];
     let mut bytes = 0.0;
@@ -178,7 +179,7 @@ fn compare(
     Ok(figures)
 }
 
-/// The writes on a drive of their size.
+/// Return the writes on a drive of their size.
 fn run(
     workload: &Workload,
     arguments: &Arguments,
@@ -277,7 +278,7 @@ fn workloads(arguments: &Arguments) -> Result<Vec<Workload>> {
     Ok(all)
 }
 
-/// The writes of a trace.
+/// Return the writes of a trace.
 fn written(name: &str, trace: &CompiledTrace) -> Result<Workload> {
     let mut ids = HashMap::new();
     let mut writes = vec![];

@@ -22,12 +22,12 @@ use thermocline_trace::{
     Character, CompiledTrace, PageSize, Part, PartOptions, ReadOptions, Reader,
 };
 
-/// What a trace was used for while the model was designed.
+/// Use of a trace while the model was designed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Set {
     /// Choices were made by its errors.
     Tuning,
-    /// It was first looked at when all choices were made.
+    /// The trace was first looked at when all choices were made.
     HeldOut,
 }
 
@@ -60,10 +60,10 @@ const FLOOR: f64 = 0.01;
 
 /// The figures that errors are of, the last one that of policies of one tier.
 const FIGURES: [&str; 5] = ["I/O time", "flash writes", "hits in RAM", "hits on flash", "misses"];
-/// Where the figures of hybrids end.
+/// Number of figures that are of hybrids, the first ones.
 const HYBRID_FIGURES: usize = 4;
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The folder with the traces, in `captured` and `public`
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     /// The size of a profile, at most, in bytes
     #[arg(long, default_value_t = FitOptions::default().bytes_max)]
     bytes: u64,
-    /// What generated traces are drawn from
+    /// Seed of generated traces
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only traces whose names contain this text
@@ -184,7 +184,7 @@ impl Set {
     }
 }
 
-/// The first requests of a trace.
+/// Return the first requests of a trace.
 fn beginning(path: &Path, limit: u64) -> Result<CompiledTrace> {
     let reader = Reader::open(path, &ReadOptions::default())?;
     let page_size = reader.page_size().unwrap_or_default();
@@ -196,7 +196,7 @@ fn page_size(trace: &CompiledTrace) -> Result<PageSize> {
     Ok(PageSize::new(trace.page_size_bytes())?)
 }
 
-/// A Zipf trace with the accesses, pages, skew and share of writes of another trace.
+/// Return a Zipf trace with the accesses, pages, skew and share of writes of another trace.
 fn zipf_like(trace: &CompiledTrace, seed: u64) -> Result<CompiledTrace> {
     let accesses = trace.len() as u64;
     let options = generate::Options {
@@ -210,7 +210,7 @@ fn zipf_like(trace: &CompiledTrace, seed: u64) -> Result<CompiledTrace> {
     Ok(CompiledTrace::compile(&mut Generator::new(options)?, page_size(trace)?)?)
 }
 
-/// The figures of all policies on a trace, whose tiers are shares of so many pages.
+/// Measure all policies on a trace, with tiers that are shares of `footprint_pages`.
 fn measured(trace: &CompiledTrace, footprint_pages: u32) -> Result<Vec<Measured>> {
     let policies_of = |is_wanted: fn(Depth) -> bool| -> Vec<PolicyEntry> {
         let known = registry::entries().filter(|entry| {
@@ -265,7 +265,7 @@ fn named(summary: &Summary, figure: usize, value: f64) -> Measured {
     Measured { policy: summary.policy.name.clone(), pages, figure, value }
 }
 
-/// The error of a figure; none if both are 0.
+/// Return the error of a figure; none if both are 0.
 fn error(truth: &Measured, generated: &Measured) -> Option<f64> {
     let of = |one: &Measured| (one.policy.clone(), one.pages.clone(), one.figure);
     assert_eq!(of(truth), of(generated), "all traces run the same configurations");
@@ -305,7 +305,7 @@ fn print_policies(deviations: &[Deviation]) {
     }
 }
 
-/// The errors of profiles and, in parentheses, of Zipf fits.
+/// Return the errors of profiles and, in parentheses, of Zipf fits.
 fn both<'a>(deviations: impl Iterator<Item = &'a Deviation> + Clone) -> String {
     let profile = percentiles(deviations.clone().filter_map(|one| one.of_profile));
     let zipf = percentiles(deviations.filter_map(|one| one.of_zipf));
@@ -315,7 +315,7 @@ fn both<'a>(deviations: impl Iterator<Item = &'a Deviation> + Clone) -> String {
     }
 }
 
-/// The median and the P90, in percent.
+/// Return the median and the P90, in percent.
 fn percentiles(errors: impl Iterator<Item = f64>) -> Option<String> {
     let mut errors: Vec<f64> = errors.collect();
     errors.sort_by(f64::total_cmp);

@@ -24,14 +24,14 @@ use crate::measure::{median, seconds};
 /// Script that measures the peer.
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peer.py");
 
-/// What memory, flash and disk cost: presets `samsung-470` and `st380011a`.
+/// Costs of memory, flash and disk: presets `samsung-470` and `st380011a`.
 const COSTS: [PageCost; 3] = [
     PageCost { read_ms: 0.0, write_ms: 0.0 },
     PageCost { read_ms: 0.16, write_ms: 0.30 },
     PageCost { read_ms: 12.7, write_ms: 13.7 },
 ];
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Accesses of the generated trace
@@ -188,7 +188,7 @@ fn compare_replay(
     Ok(())
 }
 
-/// A policy for a trace.
+/// Return a policy for a trace.
 pub(crate) fn build(
     trace: &CompiledTrace,
     policy: &str,
@@ -209,7 +209,7 @@ pub(crate) fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -
     Ok(black_box(counts.iter().map(|counts| counts.hits(disk)).sum()))
 }
 
-/// The peer's median CPU seconds and its misses; none if it is not installed.
+/// Return the peer's median CPU seconds and its misses; none if it is not installed.
 fn peer(
     arguments: &Arguments,
     trace: &Path,

@@ -31,7 +31,7 @@ const WATCHING: [&str; 3] = ["lru", "face-gsc", "hat"];
 const TIMED_PAGES: u32 = 1 << 14;
 const PAGE: u32 = 4096;
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The share of pages that is sampled
@@ -100,7 +100,7 @@ fn sizes(trace: &CompiledTrace) -> Vec<[u32; 2]> {
     [100, 33, 10].map(|part| trace.footprint_pages() / part).map(|ram| [ram, 4 * ram]).to_vec()
 }
 
-/// What a replay and an estimate say of a policy.
+/// Figures of a policy by a replay and by an estimate.
 #[derive(Debug)]
 struct Agreement {
     policy: &'static str,
@@ -111,7 +111,7 @@ struct Agreement {
     estimate: Estimate,
 }
 
-/// These policies at all sizes; each alone, so that the sample is as small as it gets.
+/// Compare these policies at all sizes; each alone, so that the sample is as small as it gets.
 fn agreements(
     trace: &CompiledTrace,
     sizes: &[[u32; 2]],
@@ -172,10 +172,10 @@ fn replay(trace: &CompiledTrace, policy: &str, ram: u32, flash: u32) -> Result<[
     Ok([ratio(Tier::RAM), ratio(Tier::FLASH)])
 }
 
-/// What watches the engine that is timed.
+/// Observer of the engine that is timed.
 #[derive(Debug, Default)]
 struct Watching {
-    /// Whether anything is done with what is seen; what a server always does is done in any case.
+    /// `true` if the observations are used; the usual work of a server is done in any case.
     is_on: bool,
     shadows: Option<Shadows>,
 }
@@ -212,7 +212,7 @@ fn cost(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// An engine whose pages are all in RAM, watched as a server watches it.
+/// Return an engine whose pages are all in RAM, watched as a server watches it.
 fn watched(watching: &Arc<Mutex<Watching>>) -> Result<Engine<MemoryDriver>> {
     let policy = PolicyOptions::named("lru")?;
     let mut shard = Shard::new(Options::new(TIMED_PAGES.into(), TIMED_PAGES, 0, policy))?;
@@ -254,7 +254,7 @@ fn round(engine: &mut Engine<MemoryDriver>, requests: u64) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The least sample that was taken.
+    /// Return the least sample that was taken.
     #[track_caller]
     fn agree(trace: &CompiledTrace, sizes: &[[u32; 2]], policies: &[&'static str]) -> f64 {
         let mut least: f64 = 1.0;

@@ -22,7 +22,7 @@ use crate::measure::{median, seconds};
 /// Nanoseconds of a day.
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The binary of SSDsim; the comparison is left out without
@@ -53,7 +53,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// A day of requests on a drive of 64 GiB, full at the start: in time, and without.
+/// Return a day of requests on a drive of 64 GiB, full at the start: in time, and without.
 fn day(arguments: &Arguments, preset: &str) -> Result<()> {
     let config = SsdConfig::preset(preset)?;
     let config = config.sized_for((64 << 30) / config.page_size_bytes())?;
@@ -133,7 +133,7 @@ fn replay_untimed(trace: &CompiledTrace, drive: &mut Ssd) -> Result<()> {
     Ok(())
 }
 
-/// The same trace and geometry through SSDsim and through the model, both from the file on.
+/// Return the same trace and geometry through SSDsim and through the model, both from the file on.
 fn compare(arguments: &Arguments, binary: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let options = Options {
@@ -176,7 +176,7 @@ fn compare(arguments: &Arguments, binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An LRU buffer of 128 KiB, as SSDsim has.
+/// Return an LRU buffer of 128 KiB, as SSDsim has.
 fn run_ours(trace: &CompiledTrace, config: &SsdConfig) -> Result<()> {
     let configuration = BufferConfiguration {
         policy: registry::find_buffer("lru")?,
@@ -206,8 +206,8 @@ fn ssdsim_trace(options: Options) -> Result<String> {
     Ok(text)
 }
 
-/// The parameter file of SSDsim for a geometry, without its advanced commands, of which some end the
-/// program when it collects garbage.
+/// Return the parameter file of SSDsim for a geometry, without its advanced commands, of which some
+/// end the program when it collects garbage.
 fn ssdsim_parameters(config: &SsdConfig) -> String {
     let [channels, chips] = [config.channels, config.chips_per_channel];
     let mut lines = vec!["dram capacity = 131072".to_owned()];

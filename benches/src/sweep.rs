@@ -15,7 +15,7 @@ use thermocline_trace::generate::{Generator, Options, Pattern};
 
 use crate::measure::{median, seconds};
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Accesses of the generated trace

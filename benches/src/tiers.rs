@@ -1,4 +1,4 @@
-//! DEMOTE and the HFA policies on three tiers, beside LRU on one.
+//! Compares DEMOTE and the HFA policies on three tiers with LRU on one.
 //!
 //! All hold the same number of pages: LRU has one tier as large as the three together, which are as
 //! 1:2:4. They replay the same trace in alternation and single-threaded, and the median of several
@@ -21,14 +21,14 @@ use crate::replay::{compile, run};
 
 /// The bundled trace.
 const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/pgbench/pgbench.csv.zst");
-/// What the sizes of the tiers are to each other.
+/// Relative sizes of the tiers.
 const PARTS: [u32; 3] = [1, 2, 4];
-/// What the policies on three tiers are called.
+/// Names of the policies on three tiers.
 const POLICIES: [&str; 4] = ["demote", "d-hfa", "p-hfa", "h-hfa"];
 /// Pages of the fastest tier in the worst case of the bubble sort.
 const LOOPS: [u64; 3] = [1 << 10, 1 << 14, 1 << 18];
 
-/// What can be set.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Accesses of the generated trace
@@ -70,7 +70,7 @@ fn generate(pattern: Pattern, requests: u64, pages: u64) -> Result<CompiledTrace
     Ok(CompiledTrace::compile(&mut Generator::new(options)?, PageSize::DEFAULT)?)
 }
 
-/// All sizes on one trace.
+/// Return all sizes on one trace.
 fn compare_all(name: &str, arguments: &Arguments, trace: &CompiledTrace) -> Result<()> {
     println!("## {:.1} million accesses of {name}", trace.len() as f64 / 1e6);
     for percent in &arguments.percents {

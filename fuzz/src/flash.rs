@@ -1,5 +1,5 @@
-//! What fuzz targets do with a flash: arbitrary bytes where the engine looks, with right checksums,
-//! which no fuzzer finds.
+//! Operations of fuzz targets on a flash: arbitrary bytes in the places that the engine reads, with
+//! right checksums, which no fuzzer finds.
 
 use std::io;
 use std::num::{NonZeroU16, NonZeroUsize};
@@ -71,7 +71,7 @@ fn options() -> Options {
     }
 }
 
-/// A flash as it is set up, of one to three regions.
+/// Return a flash as it is set up, of one to three regions.
 fn fresh(choice: u8) -> (Memory, FlashSet) {
     let layout = Layout::new(options().slots(), 4096);
     let shards = NonZeroU16::MIN.saturating_add(u16::from(choice) % 3);
@@ -83,7 +83,7 @@ fn fresh(choice: u8) -> (Memory, FlashSet) {
     (memory, set)
 }
 
-/// Where a region lies in memory.
+/// Return the location of a region in memory.
 fn place(range: Range<u64>) -> Range<usize> {
     let place = |bytes| usize::try_from(bytes).expect("memory is small");
     place(range.start)..place(range.end)
@@ -176,7 +176,7 @@ impl Fields<'_> {
     }
 }
 
-/// The checksum that a slot of zeroes has, if it is to match.
+/// Return the checksum that a slot of zeroes has, if it is to match.
 fn checksum(page: u32, version: u64, is_right: bool) -> u32 {
     let identity = [&page.to_le_bytes()[..], &version.to_le_bytes()].concat();
     crc32c::crc32c_append(crc32c::crc32c(&identity), &[0; 4096]) ^ u32::from(!is_right)

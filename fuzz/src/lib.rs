@@ -1,5 +1,5 @@
-//! What all fuzz targets of trace formats do; [`nbd`] is what those of the protocol do, [`flash`] what
-//! those of the engine's format do, [`mapped`] what that of mapped traces does.
+//! Common parts of the fuzz targets of trace formats; [`nbd`] has those of the protocol, [`flash`]
+//! those of the engine's format, [`mapped`] those of mapped traces.
 
 pub mod flash;
 pub mod mapped;

@@ -1,5 +1,5 @@
-//! What the target of mapped traces does: arbitrary bytes as a file, and a good file with bytes changed
-//! whose checksums are right, which gets behind them.
+//! Target of mapped traces: arbitrary bytes as a file, and a good file with bytes changed whose
+//! checksums are right, so that they pass the first checks.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -8,12 +8,12 @@ use thermocline_core::{Actions, Clients, Ledger, Setup, registry};
 use thermocline_trace::generate::{Generator, Options};
 use thermocline_trace::{CompiledTrace, PageSize, Stats};
 
-/// Where the lengths and checksums are in a file.
+/// Positions of the lengths and checksums in a file.
 const HEADER_LENGTH_AT: usize = 12;
 const FILE_LENGTH_AT: usize = 16;
 const HEADER_CRC_AT: usize = 24;
 const COLUMNS_CRC_AT: usize = 28;
-/// What a header has before its metadata.
+/// Size of a header before its metadata.
 const FIXED_BYTES: usize = 80;
 /// Pages of the cache.
 const CAPACITY_PAGES: u32 = 3;
@@ -37,7 +37,7 @@ pub fn open(bytes: &[u8]) {
     try_file(&file);
 }
 
-/// A small file as it should be.
+/// Return a small file as it should be.
 fn good() -> &'static [u8] {
     static GOOD: OnceLock<Vec<u8>> = OnceLock::new();
     GOOD.get_or_init(|| {

@@ -14,7 +14,7 @@ use thermocline_nbd::protocol::{
 /// The size of the export, in bytes.
 const SIZE_BYTES: u64 = 1 << 30;
 
-/// What a client sent: negotiation and requests.
+/// Serve the bytes of a client: negotiation and requests.
 ///
 /// # Panics
 /// If the codec breaks a promise; that is what the fuzzer looks for.
@@ -27,7 +27,7 @@ pub fn serve(bytes: &[u8]) {
     }
 }
 
-/// All that a server answers; nothing after an error.
+/// Return all that a server answers; nothing after an error.
 fn answer(bytes: &[u8], piece_bytes: usize, tls: TlsMode) -> (Vec<u8>, bool) {
     let export = ExportInfo {
         name: "a".into(),
@@ -91,7 +91,7 @@ fn answer(bytes: &[u8], piece_bytes: usize, tls: TlsMode) -> (Vec<u8>, bool) {
     }
 }
 
-/// What a server sent: negotiation and replies.
+/// Take the bytes of a server: negotiation and replies.
 ///
 /// # Panics
 /// If the codec breaks a promise; that is what the fuzzer looks for.
@@ -103,7 +103,7 @@ pub fn listen(bytes: &[u8]) {
     }
 }
 
-/// What a client hears, data as single bytes; and whether it gave up.
+/// Return the events of a client, data as single bytes; and `true` if it gave up.
 fn hear(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, Vec<String>, bool) {
     let wanted = client::Wanted {
         export: "a".into(),

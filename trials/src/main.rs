@@ -24,16 +24,16 @@ struct Arguments {
 enum Trial {
     /// Serve verified load for long, with restarts, kills and faults, and judge memory; needs fio
     Soak {
-        /// How long
+        /// Duration, in minutes
         #[arg(long, default_value_t = 60.0)]
         minutes: f64,
     },
     /// Serve from files that fail on command, cut the power, and check every sector that clients read; needs FUSE
     Torture {
-        /// How long
+        /// Duration, in minutes
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
-        /// What the faults and the load are drawn from
+        /// Seed of the faults and the load
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Write the figures to this file, too

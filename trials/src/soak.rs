@@ -27,7 +27,7 @@ const SAMPLES_MIN: usize = 180;
 /// The server is waited for so long.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What happened.
+/// Counts of the run.
 #[derive(Debug, Default)]
 struct Tally {
     rounds: u32,
@@ -82,7 +82,7 @@ pub(crate) fn run(root: &Path, minutes: f64) -> Result<()> {
 }
 
 impl Soak {
-    /// The policies that the configuration takes.
+    /// Return the policies that the configuration takes.
     fn find_policies(&mut self) -> Result<()> {
         let config = self.file("cache.toml");
         self.policies = crate::torture::policies(&self.program, &config, |name| {
@@ -155,7 +155,7 @@ impl Soak {
         Ok(())
     }
 
-    /// A client that breaks off, or talks nonsense.
+    /// Act as a client that breaks off, or talks nonsense.
     fn misbehave(&mut self, number: usize) -> Result<()> {
         if number.is_multiple_of(2) {
             let mut client = UnixStream::connect(self.file("thermocline.sock"))?;

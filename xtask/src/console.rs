@@ -19,28 +19,28 @@ const QUICK_RELEASE: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
     ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
 ];
-/// How commands build and run the program.
+/// Prefix by which commands build and run the program.
 const RUN_RELEASE: &str = "cargo run --release -- ";
-/// What the shell prints before each command.
+/// Output of the shell before each command.
 const MARK: &str = "==> ";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A document, and how its commands are run.
 pub(crate) struct Session<'a> {
-    /// What errors call it.
+    /// Name in errors.
     pub(crate) name: &'a str,
     /// Its Markdown.
     pub(crate) text: &'a str,
-    /// Where its commands run.
+    /// Folder in which its commands run.
     pub(crate) folder: &'a Path,
-    /// Where programs are looked for first.
+    /// Folder in which programs are looked for first.
     pub(crate) programs: Option<&'a Path>,
     /// The `thermocline` that commands get where they would build and run a release; they build it
     /// themselves without.
     pub(crate) built: Option<&'a Path>,
-    /// Where cargo builds.
+    /// Folder in which cargo builds.
     pub(crate) target: &'a Path,
-    /// How long all of it may take.
+    /// Maximum time of all of it.
     pub(crate) patience: Duration,
 }
 
@@ -93,7 +93,8 @@ impl Session<'_> {
         bail!("{name}: this failed ({why}):\n{last}")
     }
 
-    /// What the document shows as output must be in that of its command, line by line, in order.
+    /// Check that the output shown in the document is in that of its command, line by line, in
+    /// order.
     fn check_shown(&self, commands: &[Shown], output: &str) -> Result<()> {
         let mut rest = output;
         for Shown { command, output } in commands {
@@ -113,8 +114,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// All commands as a script, in which each is named before it runs, for the reader of the output
-    /// and for who waits.
+    /// Return all commands as a script, in which each is named before it runs, for the reader of
+    /// the output and for who waits.
     fn script(&self, commands: &[Shown]) -> String {
         // What was started in the background does not outlive the document.
         let mut script = format!(
@@ -138,7 +139,7 @@ show() {{
         script
     }
 
-    /// The commands that are run here.
+    /// Return the commands that are run here.
     fn commands(&self) -> Result<Vec<Shown>> {
         let all = commands(self.text);
         ensure!(!all.is_empty(), "{} shows no command", self.name);
@@ -161,7 +162,7 @@ show() {{
         Ok(kept)
     }
 
-    /// The program of a command, if it is one that a machine may lack, and this one does.
+    /// Return the program of a command, if it is one that a machine may lack, and this one does.
     fn missing<'a>(&self, command: &'a str) -> Result<Option<&'a str>> {
         let program = command.split_whitespace().next().unwrap_or_default();
         if !FOREIGN.contains(&program) {
@@ -183,13 +184,14 @@ show() {{
 /// A command that a document shows, and what it shows of its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// As a shell takes it, maybe of several lines.
+    /// Command for a shell, maybe of several lines.
     command: String,
     output: Vec<String>,
 }
 
-/// What blocks marked `console` show. A command begins with `$ `, and goes on after a line that ends
-/// with a backslash; other lines are output, but for `...`, which stands for more of it.
+/// Return the commands and outputs of blocks marked `console`. A command begins with `$ `, and goes
+/// on after a line that ends with a backslash; other lines are output, but for `...`, which stands
+/// for more of it.
 fn commands(text: &str) -> Vec<Shown> {
     let mut commands: Vec<Shown> = vec![];
     let mut is_console = false;

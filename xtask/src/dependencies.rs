@@ -1,4 +1,4 @@
-//! Which dependencies may come in, by `deny.toml`.
+//! Dependencies that may be added, by `deny.toml`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! How programs are run at the root of the project.
+//! Running of programs at the root of the project.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -64,17 +64,17 @@ pub fn tested_program(root: &Path) -> Result<PathBuf> {
     Ok(program.with_extension(std::env::consts::EXE_EXTENSION))
 }
 
-/// The folder that cargo builds into.
+/// Return the folder that cargo builds into.
 pub fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// The cargo that runs this program, or the one of the path.
+/// Return the cargo that runs this program, or the one of the path.
 pub fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The root of the project: the folder above this package.
+/// Return the root of the project: the folder above this package.
 ///
 /// # Errors
 /// If this package was moved to the root of a file system.

@@ -1,4 +1,4 @@
-//! What people run by hand or in CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
+//! Tasks for people and CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
 //! `guest`, `soak`, `torture`, `mutants`, `tidy`, `web`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
@@ -30,7 +30,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that CI runs: format, lints, tidy, all tests, documentation, README, book, the Python package
+    /// Run everything that CI runs: format, lints, tidy, all tests, documentation, README, book,
+    /// the Python package
     Test,
     /// Build the Python package, and run its lints, type checks, tests, doctests and notebooks
     Python,
@@ -58,7 +59,7 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
-    /// Make the script of the reports anew from `web/`; needs npm
+    /// Build the script of the reports from `web/`; needs npm
     Web {
         /// Check instead: that the script is the one that is committed, and reports of this `thermocline` in Chromium
         #[arg(long, value_name = "FILE")]
@@ -91,7 +92,7 @@ enum Task {
     },
 }
 
-/// What another program of the project is given.
+/// Arguments passed to another program of the project.
 #[derive(Args)]
 struct Passed {
     /// Passed on; `--help` lists what there is
@@ -144,7 +145,7 @@ fn write_golden(root: &Path) -> Result<()> {
     })
 }
 
-/// All checks, the quick ones first.
+/// Return all checks, the quick ones first.
 fn test(root: &Path) -> Result<()> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
     check_trace_formats(root)?;
@@ -192,7 +193,7 @@ fn fuzz(root: &Path, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// The files that git tracks, or would, as paths from the root.
+/// Return the files that git tracks, or would, as paths from the root.
 fn files(root: &Path) -> Result<Vec<String>> {
     let listing = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

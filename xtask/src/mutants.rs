@@ -13,9 +13,9 @@ const CRATE: &str = "crates/thermocline-engine";
 const LIST: &str = "tests/mutants.toml";
 /// The test file whose tests catch a mutant unless its entry names another.
 const SIMULATION: &str = "crash";
-/// When a test that has not ended never will: a broken engine may go round in circles for ever.
+/// Time after which a test will never end: a broken engine may run in circles for ever.
 const PATIENCE_SECONDS: &str = "1200";
-/// What an entry names in place of a file for the tests beside the code.
+/// Name in an entry, in place of a file, for the tests beside the code.
 const UNITS: &str = "lib";
 /// Seeds of the simulation that run before anything is broken, to see that its tests work.
 const SEEDS_BEFORE: u64 = 100;
@@ -43,7 +43,7 @@ struct Mutant {
     seeds: Option<u64>,
 }
 
-/// The mutants whose find is not in its file just once.
+/// Return the mutants whose find is not in its file just once.
 pub(crate) fn misplaced(root: &Path) -> Result<Vec<String>> {
     let mut misplaced = vec![];
     for mutant in read(root)?.mutant {

@@ -11,9 +11,9 @@ const PAPERS: &str = "papers";
 const PAPER: &str = "README.md";
 /// The folder of other pages. Those that have a place for claims are of a study.
 const DOCS: &str = "docs";
-/// What the file beside a page is called that keeps the last run.
+/// Name of the file beside a page that keeps the last run.
 const CLAIMS: &str = "claims.json";
-/// What encloses the table of a page.
+/// Marks around the table of a page.
 const BEGIN: &str = "<!-- `cargo xtask papers` writes this table. -->\n";
 const END: &str = "<!-- The end of the table. -->\n";
 
@@ -22,15 +22,15 @@ struct Page {
     /// The study's name.
     study: String,
     path: PathBuf,
-    /// What is kept of the last run.
+    /// File of the last run.
     claims: PathBuf,
 }
 
-/// What a run says; the figures are left out.
+/// Output of a run; the figures are left out.
 #[derive(Deserialize, Serialize)]
 struct Run {
     claims: Vec<Claim>,
-    /// What the page shows besides the claims.
+    /// Parts of the page besides the claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tables: Vec<Table>,
 }
@@ -75,7 +75,7 @@ pub(crate) fn update(root: &Path, results: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The pages that have claims beside them, and another table.
+/// Return the pages that have claims beside them, and another table.
 pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
     let mut outdated = vec![];
     for Page { path, claims, .. } in pages(root)?.into_iter().filter(|page| page.claims.exists()) {
@@ -90,7 +90,7 @@ pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
     Ok(outdated)
 }
 
-/// The pages of all studies, in order.
+/// Return the pages of all studies, in order.
 fn pages(root: &Path) -> Result<Vec<Page>> {
     let name = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let of_paper = |folder: PathBuf| {
@@ -109,7 +109,7 @@ fn pages(root: &Path) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// The paths in a folder, in order.
+/// Return the paths in a folder, in order.
 fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let cannot_list = || format!("cannot list `{}`", folder.display());
     let entries = std::fs::read_dir(folder).with_context(cannot_list)?;
@@ -127,7 +127,7 @@ fn read(path: &Path) -> Result<Run> {
     })
 }
 
-/// The table of claims.
+/// Return the table of claims.
 fn claims(run: &Run) -> String {
     let header = ["claim", "we measure", "verdict"].map(String::from);
     let row = |Claim { says, measured, verdict }: &Claim| {
@@ -145,12 +145,12 @@ fn markdown(header: &[String], rows: &[Vec<String>]) -> String {
     [line(header), rule].into_iter().chain(rows.iter().map(|row| line(row))).collect()
 }
 
-/// What is before the table of this title.
+/// Return the mark before the table of this title.
 fn begin(title: &str) -> String {
     format!("<!-- `cargo xtask papers` writes the table \"{title}\". -->\n")
 }
 
-/// A page with the tables of a run in the place of those that it has.
+/// Return a page with the tables of a run in the place of those that it has.
 fn with_tables(page: &str, run: &Run) -> Result<String> {
     let mut page = with_table(page, BEGIN, &claims(run)).context("no place for the claims")?;
     for Table { title, header, rows } in &run.tables {
@@ -160,7 +160,7 @@ fn with_tables(page: &str, run: &Run) -> Result<String> {
     Ok(page)
 }
 
-/// A page with another table at the place that begins so; none if it has no such place.
+/// Return a page with another table at the place that begins so; none if it has no such place.
 fn with_table(page: &str, begin: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;

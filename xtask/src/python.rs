@@ -11,7 +11,7 @@ use xtask::{run, target, tested_program};
 /// The least version of Python, as in `pyproject.toml`.
 const LEAST: (u32, u32) = (3, 10);
 
-/// What builds the package, as in `pyproject.toml`.
+/// Requirement of the program that builds the package, as in `pyproject.toml`.
 const MATURIN: &str = "maturin>=1.9.4,<2";
 
 /// Folders of Python sources, which its tools are given.
@@ -47,7 +47,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     )
 }
 
-/// The interpreter that `PYTHON` names, or `python3`, and its version.
+/// Return the interpreter that `PYTHON` names, or `python3`, and its version.
 pub(crate) fn interpreter() -> Result<(OsString, String)> {
     let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     let name = python.to_string_lossy().into_owned();
@@ -68,7 +68,7 @@ pub(crate) fn interpreter() -> Result<(OsString, String)> {
     Ok((python, version))
 }
 
-/// A program of an environment.
+/// Return a program of an environment.
 fn program(environment: &Path, name: &str) -> PathBuf {
     environment.join(if cfg!(windows) { "Scripts" } else { "bin" }).join(name)
 }

@@ -14,7 +14,7 @@ use xtask::{cargo, cargo_program, forget_package};
 /// Programs that run at one time.
 const AT_ONE_TIME: usize = 2;
 
-/// What cargo says of something that it built, as far as it matters here.
+/// Message of cargo about something that it built, as far as it matters here.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -59,7 +59,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     cargo(root, &["test", "--workspace", "--doc"], &[])
 }
 
-/// The programs among what cargo says that it built, in the order of their names.
+/// Return the programs in cargo's messages, in the order of their names.
 fn programs(messages: &str) -> Result<Vec<Program>> {
     let mut programs = vec![];
     for line in messages.lines() {

@@ -1,4 +1,4 @@
-//! What a broken server could do in the sandbox of its systemd unit.
+//! Limits that the sandbox of the systemd unit sets to a broken server.
 
 use std::path::Path;
 use std::process::Command;

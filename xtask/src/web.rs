@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use xtask::{run, target};
 
-/// What reports and the page of `explore` have built in, so that a build needs no npm.
+/// Bundles in reports and the page of `explore`, so that a build needs no npm.
 const BUNDLES: [&str; 2] = [
     "crates/thermocline-lab/src/report/page.js",
     "crates/thermocline/src/commands/explore/page.js",
@@ -16,10 +16,10 @@ const BUNDLES: [&str; 2] = [
 /// The least version of Node.js that the tests run on.
 const NODE: u32 = 20;
 
-/// What Chromium is called.
+/// Names of Chromium.
 const CHROMIUM: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// Makes the scripts anew.
+/// Build the scripts again.
 pub(crate) fn write(root: &Path) -> Result<()> {
     ensure!(has_npm(), "npm with Node.js {NODE} or newer is missing: install it");
     for (path, script) in BUNDLES.into_iter().zip(bundles(root)?) {
@@ -75,7 +75,7 @@ fn npm(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     run(&root.join("web"), "npm", &silent, &variables)
 }
 
-/// A program in one of the folders where programs are.
+/// Return a program in one of the folders where programs are.
 fn in_path(program: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())

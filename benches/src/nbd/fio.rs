@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::groups::Case;
 use super::server::{CLIENT_PRIORITY, OTHERS_PRIORITY, Place, Running};
 
-/// How long a cache is warmed before a case that wants that.
+/// Time for which a cache is warmed before a case that wants that.
 const WARMING_SECONDS: u32 = 4;
 
 /// One measurement.

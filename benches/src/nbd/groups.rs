@@ -1,4 +1,4 @@
-//! What is compared where.
+//! Comparisons and their places.
 
 /// Servers that are compared at one place.
 pub(super) struct Group {
@@ -13,7 +13,7 @@ pub(super) struct Group {
     /// A disk that all servers share, and that outlives them.
     pub(super) disk: Option<&'static str>,
     pub(super) peers: &'static [Peer<'static>],
-    /// What each server is given before anything is measured.
+    /// Cases that fill each server before anything is measured.
     pub(super) fill: &'static [Case],
     pub(super) cases: &'static [Case],
 }
@@ -29,15 +29,15 @@ pub(super) struct Peer<'a> {
     pub(super) threads: u32,
 }
 
-/// What a client does.
+/// Load of a client.
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) fio: &'static [&'static str],
     /// Requests in flight.
     pub(super) depth: u32,
-    /// What a client does for some seconds before.
+    /// Load of a client for some seconds before.
     pub(super) warming: &'static [&'static str],
-    /// What another client does at the same time.
+    /// Load of another client at the same time.
     pub(super) beside: Option<&'static [&'static str]>,
     /// `true` if the time of a flush is what counts.
     pub(super) is_flush: bool,

@@ -20,7 +20,7 @@ use self::groups::{Case, GROUPS, Group, Peer};
 use self::server::{Place, Running};
 use crate::measure::median;
 
-/// What is measured.
+/// Arguments of the benchmark.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Measure only these groups: ram, shards, fairness, flash, durable, slow,
@@ -49,7 +49,8 @@ pub(crate) struct Arguments {
     /// Processors that servers and clients are pinned to, together; one placement after the other
     #[arg(long = "cpus", default_values = ["0", "0,1"])]
     placements: Vec<String>,
-    /// Where the files are: a disk that can be read past the page cache, not a file system in memory
+    /// Folder of the files: a disk that can be read past the page cache, not a file system in
+    /// memory
     #[arg(long)]
     folder: Option<PathBuf>,
 }
@@ -198,7 +199,7 @@ fn print_capacity(peer: &Peer<'_>, figures: &[Figures], baseline: &[Figures]) {
     );
 }
 
-/// A path inside a folder, as text.
+/// Return a path inside a folder, as text.
 fn text(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()
 }

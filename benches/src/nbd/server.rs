@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::text;
 
-/// Where servers run.
+/// Place in which servers run.
 pub(crate) struct Place<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) cpus: &'a str,
@@ -23,7 +23,8 @@ pub(crate) struct Place<'a> {
 const AT_PRIORITY: [&str; 2] = ["chrt", "--fifo"];
 const SERVER_PRIORITY: &str = "5";
 pub(super) const CLIENT_PRIORITY: &str = "10";
-/// Of clients beside the one that is measured, whose requests must not wait for a processor.
+/// Priority of clients beside the one that is measured, whose requests must not wait for a
+/// processor.
 pub(super) const OTHERS_PRIORITY: &str = "9";
 
 /// Return whether this user may run programs at real-time priorities.
@@ -70,7 +71,7 @@ impl Running {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
-    /// The processor time that it has had, its ended threads included, in microseconds.
+    /// Return the processor time that it has had, its ended threads included, in microseconds.
     pub(crate) fn cpu_us(&self) -> Result<f64> {
         /// The processors' clock ticks in `/proc`, per second: a constant of Linux's interface.
         const TICKS_PER_SECOND: f64 = 100.0;

@@ -23,10 +23,10 @@ use crate::protocol::{
 };
 use crate::service::{self, ExtentRange, Piece, Service, Tag};
 
-/// How often the engine is told the time while it works.
+/// Interval at which the engine gets the time while it works.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How often the engine is told the time at least: its background work may be due.
+/// Maximum interval at which the engine gets the time: its background work may be due.
 const IDLE_TICK: Duration = Duration::from_millis(100);
 
 /// Pages that one request for extents looks at, at most; the client asks again for the rest.
@@ -36,10 +36,11 @@ const EXTENT_PAGES_MAX: u64 = 1 << 16;
 /// [`EXTENT_PAGES_MAX`] pages.
 const QUESTIONS_MAX: usize = 4;
 
-/// Where the bytes of a read lie; as many as a piece of 256 KiB has pages of 4 KiB need no allocation.
+/// Slices that hold the bytes of a read; reads with as many pieces as 256 KiB has pages of 4 KiB
+/// need no allocation.
 pub(crate) type Pieces<'a> = SmallVec<[&'a [u8]; 64]>;
 
-/// Is told how long requests took.
+/// Receiver of the times that requests took.
 pub trait Meter: fmt::Debug + Send {
     /// A request was answered; `found` is the slowest tier that one of its pages was found in.
     fn answered(&mut self, kind: RequestKind, found: Option<Tier>, time: Duration);
@@ -60,7 +61,7 @@ struct Pending {
     since: Instant,
     /// Since when it, or what is left of it, waits for the engine to take it.
     waits_since: Instant,
-    /// What is left of a trim or a zeroing of which the engine has taken the beginning.
+    /// Remainder of a trim or a zeroing of which the engine has taken the beginning.
     rest: Option<Request>,
 }
 
@@ -79,7 +80,8 @@ struct Question {
     newer: Vec<u64>,
 }
 
-/// What a driver told of the range that was asked about, and when that need not be right.
+/// Allocation that a driver reported for the range that was asked about, and the pages of the range
+/// for which it need not be right.
 #[derive(Debug)]
 struct Told {
     allocations: Vec<Allocation>,
@@ -93,7 +95,7 @@ pub struct Cached<D> {
     /// Becomes readable when the driver has completions.
     descriptor: Option<RawFd>,
     meter: Option<Box<dyn Meter>>,
-    /// What the engine calls by its number here.
+    /// Requests that the engine knows by their numbers here.
     pending: Slab<Pending>,
     /// Reads that the engine had no frames for: they do not wait behind writes.
     waiting_reads: VecDeque<Request>,
@@ -105,14 +107,14 @@ pub struct Cached<D> {
     waiting_questions: VecDeque<(Tag, Piece)>,
     /// Questions about allocation that the driver works on, or whose answers were not announced.
     questions: BTreeMap<u64, Question>,
-    /// Those that are answered, and the one whose answer was announced.
+    /// Questions that are answered, and the one whose answer was announced.
     answered: VecDeque<(u64, Vec<Allocation>)>,
     told: Option<Told>,
     /// The read that was announced and whose bytes were not taken.
     announced: Option<(Tag, Reply)>,
     start: Instant,
     next_tick: Duration,
-    /// When the engine was last seen to serve reads only.
+    /// Time at which the engine was last seen to serve reads only.
     read_only_until: Option<Instant>,
 }
 
@@ -140,14 +142,14 @@ impl<D: Driver> Cached<D> {
         }
     }
 
-    /// Tells `meter` of every answer from now on.
+    /// Report every answer to `meter` from now on.
     #[must_use]
     pub fn with_meter(mut self, meter: Box<dyn Meter>) -> Self {
         self.meter = Some(meter);
         self
     }
 
-    /// What clients are told about it.
+    /// Return the information for clients.
     pub fn info(&self, name: &str, description: &str) -> ExportInfo {
         let options = self.engine.shard().options();
         let mut flags = flag::HAS_FLAGS
@@ -172,12 +174,12 @@ impl<D: Driver> Cached<D> {
         }
     }
 
-    /// The engine, for what is no client's business.
+    /// Return the engine, for what is no client's business.
     pub fn engine_mut(&mut self) -> &mut Engine<D> {
         &mut self.engine
     }
 
-    /// The engine.
+    /// Return the engine.
     pub fn into_engine(self) -> Engine<D> {
         self.engine
     }
@@ -207,7 +209,8 @@ impl<D: Driver> Cached<D> {
         }
     }
 
-    /// The next piece that was answered, if there is one, as [`Service::next_reply`] tells it.
+    /// Return the next piece that was answered, if there is one, as [`Service::next_reply`] tells
+    /// it.
     pub(crate) fn next_answer(&mut self) -> Option<Answer> {
         if let Some((tag, error)) = self.refused.pop_front() {
             return Some(Answer { tag, outcome: Err(error), found: None });
@@ -332,7 +335,7 @@ impl<D: Driver> Cached<D> {
         }
     }
 
-    /// Where a page's newest bytes are.
+    /// Return the status bits of the tier that holds a page's newest bytes.
     fn status(&self, page: u64) -> u32 {
         let PageStatus { tier, is_dirty, is_lost } = self.page_status(page);
         if is_lost {
@@ -356,7 +359,7 @@ impl<D: Driver> Cached<D> {
         is_dirty || is_lost
     }
 
-    /// The pages that a range touches, as many as are looked at for one answer.
+    /// Return the pages that a range touches, as many as are looked at for one answer.
     fn pages(&self, offset_bytes: u64, length_bytes: u32) -> Range<u64> {
         let page_bytes = u64::from(self.engine.shard().options().page_bytes);
         let first = offset_bytes / page_bytes;
@@ -380,7 +383,8 @@ impl<D: Driver> Cached<D> {
         }
     }
 
-    /// What is allocated of a range that was asked about: holes of the disk, but where the cache is newer.
+    /// Report the allocation of a range that was asked about: holes of the disk, except where the
+    /// cache is newer.
     fn allocation(&mut self, range: &ExtentRange, found: &mut Vec<Extent>) {
         let Told { allocations, newer } = self.told.take().expect("a range was asked about");
         let page_bytes = u64::from(self.engine.shard().options().page_bytes);
@@ -512,7 +516,7 @@ impl<D: Driver> Service for Cached<D> {
     }
 }
 
-/// What the engine calls a command, if it takes it.
+/// Return the engine's kind of a command, if it takes it.
 pub(crate) fn kind(command: Command) -> Option<RequestKind> {
     match command {
         Command::Read => Some(RequestKind::Read),

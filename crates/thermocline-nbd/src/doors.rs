@@ -28,15 +28,15 @@ const REQUESTS_PER_TURN: usize = 256;
 /// A request that came through a door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// By which the door knows it; no two in flight have the same.
+    /// Number by which the door identifies it; no two in flight have the same.
     pub ticket: u64,
-    /// What to do, and where: of any length, within the export or not.
+    /// Operation and its range: of any length, within the export or not.
     pub piece: Piece,
 }
 
-/// Where requests come from that no client of the server made.
+/// Source of requests that no client of the server made.
 pub trait Door: Debug + Send {
-    /// A descriptor that becomes readable when there may be a request.
+    /// Return a descriptor that becomes readable when there may be a request.
     fn descriptor(&self) -> RawFd;
 
     /// Takes the next request, if there is one; `payload` is empty, and becomes what a write brings.
@@ -48,11 +48,12 @@ pub trait Door: Debug + Send {
     /// Takes the end of a request. All bytes of a read that succeeded were given before.
     fn answer(&mut self, ticket: u64, outcome: Result<(), ErrorCode>);
 
-    /// Tells users of what was answered since this was called last.
+    /// Pass the users all answers since the last call.
     fn end_turn(&mut self);
 
-    /// The thread is about to wait for the descriptor. Returns whether it may: there is no request now, and
-    /// the descriptor tells of the next one.
+    /// Prepare to sleep until the descriptor is ready. Returns `true` if the thread may sleep:
+    /// there is no request now, and the descriptor signals the next one. Returns whether it may:
+    /// there is no request now, and the descriptor tells of the next one.
     fn may_sleep(&mut self) -> bool;
 
     /// No more requests are taken; those in flight are still answered.
@@ -90,18 +91,18 @@ pub struct Doored<S> {
 }
 
 impl<S: Service> Doored<S> {
-    /// A service of so many bytes, and what else uses it.
+    /// Create a service of `size_bytes` bytes, with the doors that also use it.
     pub fn new(inner: S, size_bytes: u64, doors: Vec<Box<dyn Door>>) -> Self {
         let (in_flight, payload, scratch) = (Slab::new(), vec![], vec![]);
         Self { inner, doors, size_bytes, in_flight, held_bytes: 0, payload, scratch }
     }
 
-    /// The service itself.
+    /// Return the service itself.
     pub fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service itself, once nobody uses it any more.
+    /// Return the service itself, once nobody uses it any more.
     pub fn into_inner(self) -> S {
         self.inner
     }

@@ -8,13 +8,13 @@
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where a server notes that it answered writes which no flush covered.
+/// Note of a server that it answered writes which no flush covered.
 pub trait Note: Debug + Send + Sync {
     /// Notes whether there are any.
     fn set_unflushed(&self, is_unflushed: bool);
 }
 
-/// What is known of the writes of a door's users.
+/// Durability of the writes of a door's users.
 #[derive(Debug)]
 pub struct Durability {
     note: Option<Box<dyn Note>>,
@@ -64,13 +64,14 @@ impl Durability {
         self.note(&mut state, true);
     }
 
-    /// A flush was taken: it covers so many writes.
+    /// Return the number of writes that a flush taken now covers.
     pub fn covered(&self) -> u64 {
         self.lock().answered
     }
 
-    /// A flush that covers so many writes is about to be answered. Returns whether it may say that they are
-    /// durable; if not, the next one may.
+    /// Note that a flush that covers `covered` writes is about to be answered. Returns `true` if it
+    /// may report that they are durable; if not, the next one may. Returns whether it may say that
+    /// they are durable; if not, the next one may.
     pub fn flushed(&self, covered: u64) -> bool {
         let mut state = self.lock();
         let is_doubtful = std::mem::take(&mut state.is_doubtful);
@@ -80,7 +81,7 @@ impl Durability {
         !is_doubtful
     }
 
-    /// Everything that was answered is durable: the server ends in order.
+    /// Note that everything answered is durable: the server ends in order.
     pub fn settle(&self) {
         let mut state = self.lock();
         if !state.is_doubtful {

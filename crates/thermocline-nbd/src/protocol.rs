@@ -168,7 +168,7 @@ pub mod chunk {
     pub const ERROR: u16 = ERROR_BIT + 1;
 }
 
-/// What a client can ask for, in the order of the wire's numbers.
+/// Command of a client, in the order of the wire's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// `NBD_CMD_READ`.
@@ -202,12 +202,12 @@ impl Command {
         Self::BlockStatus,
     ];
 
-    /// The command of a number, if there is one.
+    /// Return the command of a number, if there is one.
     pub fn from_wire(number: u16) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The number of the command.
+    /// Return the number of the command.
     pub fn to_wire(self) -> u16 {
         match self {
             Self::Read => 0,
@@ -227,7 +227,7 @@ impl Command {
     }
 }
 
-/// Why a request failed: the errors that the protocol allows.
+/// Reason why a request failed: the errors that the protocol allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// `NBD_EPERM`: the export is read-only.
@@ -249,7 +249,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The number on the wire.
+    /// Return the number on the wire.
     pub fn to_wire(self) -> u32 {
         match self {
             Self::NotPermitted => 1,
@@ -263,8 +263,8 @@ impl ErrorCode {
         }
     }
 
-    /// The error of a number that is not zero; unknown ones count as [`ErrorCode::Invalid`], as the
-    /// protocol says.
+    /// Return the error of a number that is not zero; unknown ones count as [`ErrorCode::Invalid`],
+    /// as the protocol says.
     pub fn from_wire(number: u32) -> Self {
         match number {
             1 => Self::NotPermitted,
@@ -297,16 +297,16 @@ impl Default for BlockSizes {
     }
 }
 
-/// What a client may know about an export before it enters it.
+/// Information about an export that a client gets before it enters it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
     /// The name that clients ask for; at most 4096 bytes.
     pub name: String,
-    /// For human readers; empty for none.
+    /// Description for human readers; empty for none.
     pub description: String,
     /// Its size, in bytes.
     pub size_bytes: u64,
-    /// What it can do: [`transmission_flag`]s.
+    /// Capabilities: [`transmission_flag`]s.
     pub flags: u16,
     /// The sizes of requests that it likes.
     pub block_sizes: BlockSizes,
@@ -319,7 +319,7 @@ impl ExportInfo {
     }
 }
 
-/// The metadata contexts that a server offers: what `BLOCK_STATUS` can tell of an extent.
+/// Metadata contexts that a server offers: facts that `BLOCK_STATUS` reports of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
     /// `base:allocation`: holes and zeroes, see [`allocation`].
@@ -332,7 +332,7 @@ impl Context {
     /// Every context.
     pub const ALL: [Self; 2] = [Self::Allocation, Self::Tier];
 
-    /// Its name: namespace, colon, leaf.
+    /// Return its name: namespace, colon, leaf.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocation => "base:allocation",
@@ -340,7 +340,7 @@ impl Context {
         }
     }
 
-    /// The number by which replies refer to it.
+    /// Return the number by which replies refer to it.
     pub fn id(self) -> u32 {
         match self {
             Self::Allocation => 1,

@@ -1,4 +1,4 @@
-//! What is served: the interface between the server and whatever holds the bytes.
+//! Service: the interface between the server and the holder of the bytes.
 //!
 //! The server drives a service in its own thread: it submits pieces of requests, lets the service
 //! work ([`Service::drive`]), and takes replies until there are none. A piece that can be answered at
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crate::protocol::{Command, Context, ErrorCode, Extent, command_flag};
 
-/// Which piece of which request a reply belongs to; only who submitted it reads it. The server leaves the
-/// highest bit clear, for others who use its service.
+/// Tag of a reply: the piece of the request that it belongs to; only the sender of the request
+/// reads it. The server leaves the highest bit clear, for others who use its service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u64);
 
@@ -22,13 +22,14 @@ pub struct Tag(pub u64);
 /// 64 KiB, hands over a range to be cached in parts of 1 MiB, one after the other, and trims and zeroes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// What to do: a read, a write, a flush, a trim, a prefetch, zeroes, or to find out what is allocated.
+    /// Command: a read, a write, a flush, a trim, a prefetch, zeroes, or a question about
+    /// allocation.
     pub command: Command,
     /// The command flags that matter to a service: FUA, `NO_HOLE`, `FAST_ZERO`.
     pub flags: u16,
-    /// Where, in bytes; within the export.
+    /// Offset, in bytes; within the export.
     pub offset_bytes: u64,
-    /// How much, in bytes; zero for a flush.
+    /// Length, in bytes; zero for a flush.
     pub length_bytes: u32,
 }
 
@@ -66,7 +67,7 @@ pub trait Service {
     /// Starts what can be started and takes note of what has finished, without waiting.
     fn drive(&mut self);
 
-    /// The next piece that was answered, if there is one.
+    /// Return the next piece that was answered, if there is one.
     fn next_reply(&mut self) -> Option<Reply>;
 
     /// Appends the bytes of a read to `target`, exactly as many as were asked for. Called once, right
@@ -97,12 +98,13 @@ pub trait Service {
         vec![]
     }
 
-    /// The longest time until `drive` must be called even if nothing happens.
+    /// Return the longest time until `drive` must be called even if nothing happens.
     fn wait_limit(&self) -> Option<Duration> {
         None
     }
 
-    /// The server is about to wait for its descriptors. Returns whether it may: nothing has come that no
+    /// Prepare to sleep until the descriptors are ready. Returns `true` if the server may sleep: no
+    /// descriptor will miss the next event. Returns whether it may: nothing has come that no
     /// descriptor tells of.
     fn may_sleep(&mut self) -> bool {
         true
@@ -124,13 +126,13 @@ pub trait Service {
     }
 }
 
-/// Which extents are asked for.
+/// Extents that are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentRange {
-    /// Where they begin, in bytes.
+    /// Start, in bytes.
     pub offset_bytes: u64,
-    /// How far they are wanted, in bytes; not zero.
+    /// Length of the range, in bytes; not zero.
     pub length_bytes: u32,
-    /// How many at most; not zero.
+    /// Maximum number; not zero.
     pub count_max: usize,
 }

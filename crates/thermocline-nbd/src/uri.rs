@@ -13,18 +13,18 @@ use crate::protocol::STRING_BYTES_MAX;
 /// The port that NBD has from IANA.
 pub const DEFAULT_PORT: u16 = 10_809;
 
-/// Where an export is found.
+/// Address of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdUri {
-    /// Where its server listens.
+    /// Address of its server.
     pub server: ServerAddress,
     /// The export's name; empty for the default one.
     pub export: String,
-    /// How to speak to it through TLS; plainly if there is none.
+    /// Files for TLS; `None` to connect without it.
     pub tls: Option<TlsFiles>,
 }
 
-/// What a client needs for TLS.
+/// Files that a client needs for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// A folder, as libnbd and `GnuTLS` clients have it: `ca-cert.pem` with the roots that the server's
@@ -35,7 +35,7 @@ pub struct TlsFiles {
     pub server_name: String,
 }
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
     /// A host, by name or number, and a port.
@@ -49,7 +49,7 @@ pub enum ServerAddress {
     Unix(PathBuf),
 }
 
-/// Why text is no address of an export.
+/// Reason why a text is not an address of an export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}`: {reason}; write nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, or with TLS \
@@ -58,7 +58,7 @@ pub enum ServerAddress {
 pub struct UriError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// Fault.
     pub reason: &'static str,
 }
 
@@ -113,7 +113,7 @@ fn parse(text: &str) -> Result<NbdUri, &'static str> {
     Ok(NbdUri { server, export, tls })
 }
 
-/// What is needed for TLS; of a Unix socket the certificate is that of this machine.
+/// Return the files for TLS; for a Unix socket the certificate is that of this machine.
 fn tls(
     server: &ServerAddress,
     has_tls: bool,

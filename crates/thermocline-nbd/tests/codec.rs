@@ -184,7 +184,7 @@ fn request() -> impl Strategy<Value = RequestHeader> {
     )
 }
 
-/// What must become of a request, from the protocol's document.
+/// Return the result of a request that the protocol's document requires.
 fn expected_error(request: &RequestHeader, is_structured: bool) -> Option<ErrorCode> {
     use Command::{BlockStatus, Flush, Read, Write, WriteZeroes};
     let RequestHeader { command, flags, offset_bytes, length_bytes, .. } = *request;
@@ -212,7 +212,7 @@ fn expected_error(request: &RequestHeader, is_structured: bool) -> Option<ErrorC
     (is_status && (length_bytes == 0 || !is_structured)).then_some(ErrorCode::Invalid)
 }
 
-/// The byte at a place after so many writes.
+/// Return the byte at a place after `cookie` writes.
 fn pattern(cookie: u64, place: u64) -> u8 {
     (place.wrapping_mul(31) ^ cookie.wrapping_mul(17)).to_le_bytes()[0]
 }
@@ -277,7 +277,7 @@ fn serve(
     }
 }
 
-/// What the client has heard about one request.
+/// Events that the client has seen about one request.
 #[derive(Default, Debug)]
 struct Heard {
     data: Vec<u8>,
@@ -399,7 +399,7 @@ proptest! {
     }
 }
 
-/// Bytes from hexadecimal digits and quoted text, as in the protocol's document.
+/// Return the bytes from hexadecimal digits and quoted text, as in the protocol's document.
 fn bytes(text: &str) -> Vec<u8> {
     let mut bytes = vec![];
     for word in text.split_whitespace() {
@@ -498,7 +498,7 @@ fn exports_are_listed_and_unknown_options_refused() {
     assert_eq!(step, Ok(Step::Close));
 }
 
-/// The type of the last reply to an option.
+/// Return the type of the last reply to an option.
 fn last_reply(answer: &[u8]) -> u32 {
     let magic = bytes("0003e889045565a9");
     let start = (0..answer.len()).rfind(|start| answer[*start..].starts_with(&magic)).unwrap();

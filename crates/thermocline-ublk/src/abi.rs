@@ -90,7 +90,7 @@ pub(crate) fn io_command(queue: u16, tag: u16, result: i32) -> [u8; IO_BYTES] {
     bytes
 }
 
-/// Where the bytes of a request lie in the device of the queues.
+/// Return the position of a request's bytes in the device of the queues.
 pub(crate) fn data_position(queue: u16, tag: u16, start_bytes: u32) -> u64 {
     let place = u64::from(queue) << QUEUE_SHIFT | u64::from(tag) << TAG_SHIFT;
     DATA_OFFSET + place + u64::from(start_bytes)
@@ -100,7 +100,7 @@ fn word<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
     bytes[place..place + N].try_into().expect("the structure is longer")
 }
 
-/// What a device does at the moment.
+/// Present state of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It was never started, or was stopped.
@@ -165,7 +165,7 @@ impl Info {
     }
 }
 
-/// What a device is like.
+/// Parameters of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub(crate) sectors: u64,
@@ -203,7 +203,7 @@ impl Parameters {
         self.to_bytes()[PARAMETERS_HEADER_BYTES..] == bytes[PARAMETERS_HEADER_BYTES..]
     }
 
-    /// The size in the bytes of the structure.
+    /// Return the size in the bytes of the structure.
     pub(crate) fn sectors_of(bytes: &[u8; PARAMETERS_BYTES]) -> u64 {
         u64::from_ne_bytes(word(bytes, 24))
     }
@@ -226,7 +226,7 @@ impl Descriptor {
         }
     }
 
-    /// What it asks for; nothing if that is not known here.
+    /// Return the requested operation; `None` if it is unknown here.
     pub(crate) fn piece(self) -> Option<Piece> {
         let has = |bit: u32| self.op_flags & 1 << bit != 0;
         let is_fua = if has(13) { command_flag::FUA } else { 0 };
@@ -253,7 +253,7 @@ impl Descriptor {
     }
 }
 
-/// The result of a request that moved so many bytes or failed.
+/// Return the result of a request that moved so many bytes or failed.
 pub(crate) fn result(outcome: Result<u32, ErrorCode>) -> i32 {
     match outcome {
         Ok(bytes) => i32::try_from(bytes).expect("a transfer is shorter than 2 GiB"),

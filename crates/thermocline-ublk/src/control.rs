@@ -13,14 +13,14 @@ use crate::abi::Control;
 
 const PLACE: &str = "/dev/ublk-control";
 
-/// Why there is no device.
+/// Reason why there is no device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UblkError {
     /// The driver is not loaded.
     #[error("there is no `{PLACE}`: load the driver with `modprobe ublk_drv`")]
     NoDriver,
-    /// Only root may.
+    /// The user is not root.
     #[error("this user may not make devices at `{PLACE}`: run as root, or with CAP_SYS_ADMIN")]
     NotAllowed,
     /// The kernel lacks what is needed.
@@ -54,9 +54,9 @@ pub enum UblkError {
     Changed {
         /// The device's number.
         id: u32,
-        /// What the device is like.
+        /// Properties of the device.
         was: String,
-        /// What it would have to be.
+        /// Properties that are required.
         wanted: String,
     },
     /// The export is too small.
@@ -65,9 +65,9 @@ pub enum UblkError {
     /// The driver or the system refused something.
     #[error("cannot {what}: {source}")]
     Refused {
-        /// What was refused.
+        /// Refused command.
         what: String,
-        /// What it said.
+        /// Error of the driver.
         source: io::Error,
     },
     /// The device did not stop.
@@ -87,7 +87,7 @@ impl UblkError {
 
 /// Takes commands, as the driver does.
 pub(crate) trait Kernel: Debug + Send {
-    /// Has a command done for a device, with a buffer that it reads or fills, and a word.
+    /// Send a command for a device, with a buffer that it reads or fills, and a word.
     fn command(
         &mut self,
         command: Control,

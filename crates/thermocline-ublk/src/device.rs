@@ -1,4 +1,4 @@
-//! How a device begins, comes back and ends, in a thread of its own.
+//! Begin, return and end of a device, in a thread of its own.
 //!
 //! The driver answers some commands only when the queues were served for a while: a start waits until all
 //! threads have fetched requests and reads the partitions, and a stop writes back what the page cache has. So
@@ -27,11 +27,12 @@ pub const DEPTH_MAX: u16 = crate::abi::QUEUE_DEPTH_MAX;
 pub const DEVICES_MAX: u32 = 1 << 20;
 /// The longest read or write.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// How long the driver may take to notice that a server was killed, or that the last one closed its files.
+/// Maximum time for the driver to notice that a server was killed, or that the last one closed its
+/// files.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks at a device that changes without an event.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long a device may take to go after its server has ended.
+/// Maximum time for a device to go after its server has ended.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// A device, and what it is for.
@@ -41,15 +42,16 @@ pub struct Options {
     pub id: u32,
     /// Requests in flight of a queue.
     pub depth: u16,
-    /// Its size in bytes; the end that is no whole sector of 512 bytes is not used.
+    /// Size in bytes; an incomplete sector of 512 bytes at the end is not used.
     pub size_bytes: u64,
     /// The length of requests that it likes, in bytes: a power of two.
     pub preferred_bytes: u32,
     /// `true` if it takes writes.
     pub may_write: bool,
-    /// By which a later server knows that the device belongs to the same backing store.
+    /// Number by which a later server recognises that the device belongs to the same backing store.
     pub owner: u64,
-    /// Where this server tells the next one that writes may be lost; in a file system in memory.
+    /// File in which this server informs the next one that writes may be lost; in a file system in
+    /// memory.
     pub note: PathBuf,
     /// `true` if the device waits for the next server, too, when this one ends in order.
     pub keeps_at_exit: bool,
@@ -80,7 +82,7 @@ impl Options {
     }
 }
 
-/// What the thread of the device and those of the shards share.
+/// State that the thread of the device and those of the shards share.
 pub(crate) struct Shared {
     keeps: bool,
     state: Mutex<Progress>,
@@ -162,7 +164,7 @@ impl Shared {
     }
 }
 
-/// What is to be done with what is there.
+/// Treatment of the existing device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     Add,
@@ -173,7 +175,7 @@ enum Plan {
     Wait,
 }
 
-/// What is to be done with a device that may be there, for a server of so many shards.
+/// Decide the treatment of a device that may exist, for a server with the wanted properties.
 fn plan(found: Option<&Info>, wanted: &Info) -> Result<Plan, UblkError> {
     let Some(found) = found else { return Ok(Plan::Add) };
     let id = wanted.id;
@@ -334,11 +336,12 @@ pub struct Ublk {
 }
 
 impl Ublk {
-    /// Makes a device, or finds that of an earlier server; its queues are shared out to so many shards, whose
-    /// doors are returned.
+    /// Create a device, or find that of an earlier server; distribute its queues to `shards`
+    /// shards, and return their doors.
     ///
     /// # Errors
-    /// If there is no driver, the device is another one's, or is not as the options say.
+    /// If there is no driver, the device belongs to another backing store, or differs from the
+    /// options.
     pub fn prepare(options: &Options, shards: usize) -> Result<(Self, Vec<UblkDoor>), UblkError> {
         Self::prepare_by(Box::new(Driver::open()?), options, shards)
     }
@@ -406,7 +409,7 @@ impl Ublk {
         Ok(UblkRun { shared, durability, ended, id, note })
     }
 
-    /// Has the queues served, until the shards end.
+    /// Serve the queues until the shards end.
     fn run(&mut self, wake: &impl Fn()) -> Result<(), UblkError> {
         let Self { device, info, was_there, options, durability, begins, shared } = self;
         let device = device.as_mut().expect("it has not ended");

@@ -12,7 +12,7 @@ use crate::abi::result;
 use crate::device::Shared;
 use crate::queue::{DriverQueue, Place, Queue};
 
-/// What a tag has in flight.
+/// Request of a tag in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Taken {
     command: Command,
@@ -23,7 +23,7 @@ struct Taken {
     has_failed: bool,
 }
 
-/// What the thread of the device hands to that of a shard.
+/// Message of the device's thread to that of a shard.
 #[derive(Debug)]
 pub(crate) struct Begin {
     pub(crate) place: Place,
@@ -66,7 +66,7 @@ impl UblkDoor {
         self.durability.as_ref().expect("a queue that has requests has begun")
     }
 
-    /// What a tag asks for, or how it is answered at once.
+    /// Interpret a tag's request, or answer it at once.
     fn understand(&mut self, tag: u16, payload: &mut Vec<u8>) -> Result<Asked, ErrorCode> {
         let piece = self.queue.request(tag).piece().ok_or(ErrorCode::NotSupported)?;
         let mut covered = 0;
@@ -86,7 +86,7 @@ impl UblkDoor {
         Ok(Asked { ticket: tag.into(), piece })
     }
 
-    /// What is said of a request that was done.
+    /// Return the answer to a request that was done.
     fn done(&self, taken: &Taken) -> Result<u32, ErrorCode> {
         match taken.command {
             Command::Flush if !self.durability().flushed(taken.covered) => Err(ErrorCode::Io),

@@ -1,4 +1,4 @@
-//! What the next server must know of answers that no flush covered, in a file.
+//! Note in a file for the next server: answers that no flush covered.
 //!
 //! The device lives as long as the kernel, so the file belongs to a file system in memory, such as `/run`.
 

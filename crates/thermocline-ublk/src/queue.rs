@@ -16,15 +16,16 @@ use crate::abi::{
     io_command,
 };
 
-/// Where a door's requests come from.
+/// Source of a door's requests.
 pub(crate) trait Queue: Debug + Send {
-    /// A descriptor that becomes readable when something has come.
+    /// Return a descriptor that becomes readable when something has come.
     fn descriptor(&self) -> RawFd;
     /// Begins with a queue of a device, in the thread that serves it from then on.
     fn begin(&mut self, place: Place) -> io::Result<()>;
-    /// The next request that has come by its tag, or that a tag has no more, with the reason.
+    /// Return the next request that has come by its tag, or that a tag has no more, with the
+    /// reason.
     fn next(&mut self) -> Option<(u16, Result<(), i32>)>;
-    /// What a request asks for.
+    /// Return the request of a tag.
     fn request(&self, tag: u16) -> Descriptor;
     /// Takes bytes that a write brings.
     fn take(&self, tag: u16, bytes: &mut [u8]) -> io::Result<()>;
@@ -61,7 +62,7 @@ impl Debug for DriverQueue {
 }
 
 impl DriverQueue {
-    /// A queue that begins later, and has at most so many requests at a time.
+    /// Create a queue that begins later, and has at most `depth` requests at a time.
     pub(crate) fn new(depth: u16) -> io::Result<Self> {
         Ok(Self { ring: IoUring::new(depth.into())?, opened: None, has_new: false })
     }

@@ -1,4 +1,4 @@
-//! What the device is like, and what requests mean.
+//! Properties of the device, and meanings of requests.
 
 use thermocline_nbd::protocol::{Command, command_flag};
 use thermocline_nbd::service::Piece;
@@ -20,26 +20,26 @@ const RANGE_SECTORS_MAX: u32 = 1 << 22;
 const SEGMENTS_MAX: u32 = 126;
 /// The greatest number of rings.
 pub const QUEUES_MAX: u16 = 256;
-/// What a monitor may read of the device's description, more than there is.
+/// Maximum size of the device's description that a monitor may read, more than there is.
 const CONFIG_BYTES_MAX: usize = 256;
 
 /// A block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its size in bytes; the end that is no whole sector of 512 bytes is not used.
+    /// Size in bytes; an incomplete sector of 512 bytes at the end is not used.
     pub size_bytes: u64,
     /// The length of requests that it likes, in bytes: a power of two.
     pub preferred_bytes: u32,
     /// `true` if it takes writes.
     pub may_write: bool,
-    /// What the guest sees as its serial number; 20 bytes of it are used.
+    /// Serial number that the guest sees; 20 bytes of it are used.
     pub id: String,
     /// The most rings that a guest may use, at most [`QUEUES_MAX`].
     pub queues: u16,
 }
 
 impl Device {
-    /// The bits of VIRTIO's features.
+    /// Return the bits of VIRTIO's features.
     pub(crate) fn features(&self) -> u64 {
         let mut bits = vec![
             VIRTIO_F_VERSION_1,
@@ -59,7 +59,8 @@ impl Device {
         bits.into_iter().fold(0, |features, bit| features | 1 << bit)
     }
 
-    /// A part of `struct virtio_blk_config` (VIRTIO 1.2, section 5.2.4), which zeroes follow.
+    /// Return a part of `struct virtio_blk_config` (VIRTIO 1.2, section 5.2.4), which zeroes
+    /// follow.
     pub(crate) fn config(&self, offset: u32, length: u32) -> Option<Vec<u8>> {
         let blocks = (u64::from(self.preferred_bytes) / SECTOR_BYTES).max(1);
         let exponent = u8::try_from(blocks.ilog2()).expect("a logarithm is small");
@@ -84,7 +85,7 @@ impl Device {
         bytes.get(range).map(<[u8]>::to_vec)
     }
 
-    /// The serial number as the guest reads it.
+    /// Return the serial number as the guest reads it.
     pub(crate) fn id_bytes(&self) -> [u8; blk::VIRTIO_BLK_ID_BYTES as usize] {
         let mut bytes = [0; blk::VIRTIO_BLK_ID_BYTES as usize];
         for (target, byte) in bytes.iter_mut().zip(self.id.bytes()) {
@@ -113,14 +114,14 @@ impl Status {
     }
 }
 
-/// What a guest wants.
+/// Wish of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Something that the service does.
+    /// Operation of the service.
     Serve(Piece),
     /// The serial number.
     Id,
-    /// Nothing that is done here.
+    /// Answer without an operation.
     Answer(Status),
 }
 

@@ -1,4 +1,4 @@
-//! Where the bytes of a request lie: a chain of descriptors in the guest's memory.
+//! Location of a request's bytes: a chain of descriptors in the guest's memory.
 //!
 //! The guest can change the chain while it is read, and can have written anything: each number is read
 //! once and checked, and the walk ends after as many steps as there are descriptors.
@@ -18,7 +18,7 @@ pub(crate) struct Segment {
     length_bytes: u32,
 }
 
-/// What the guest wrote, and behind it what it has room for.
+/// Bytes of the guest, and after them room for the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) readable: Vec<Segment>,

@@ -38,7 +38,7 @@ use thermocline_nbd::durability::{Durability, Note};
 
 /// The longest ring.
 const RING_SIZE_MAX: u16 = 1024;
-/// How long to wait when the system refuses to accept a connection.
+/// Pause when the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// A socket at which monitors of virtual machines connect, until this value is dropped.
@@ -53,14 +53,14 @@ pub struct VhostUser {
 #[derive(Debug, Default)]
 struct Shared {
     connection: Option<UnixStream>,
-    /// That of the last monitor that connected.
+    /// Durability of the last monitor that connected.
     durability: Option<Arc<Durability>>,
     is_over: bool,
 }
 
 impl VhostUser {
-    /// Listens for monitors; rings are shared out to so many shards, whose doors are returned. `created` is
-    /// the socket's file if it is to be removed in the end.
+    /// Listen for monitors; distribute rings to `shards` shards, and return their doors. `created`
+    /// is the socket's file if it is to be removed in the end.
     ///
     /// # Errors
     /// If the system gives no more descriptors or threads.
@@ -123,7 +123,7 @@ fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all conversations have in common.
+/// State that all conversations share.
 #[derive(Clone, Debug)]
 struct Host {
     device: Arc<Device>,
@@ -170,7 +170,8 @@ fn talk(stream: UnixStream, host: &Host) {
     lock(&host.shared).connection = None;
 }
 
-/// What is known of a virtual machine's writes by the notes of its monitor, as the server of this number.
+/// Read the durability of a virtual machine's writes from the notes of its monitor, for the server
+/// of this number.
 fn of_notes(area: Option<Area>, run: u32) -> Durability {
     let (writer, is_noted) = area.as_ref().map_or((run, false), Area::unflushed);
     if let Some(area) = &area {
@@ -180,7 +181,7 @@ fn of_notes(area: Option<Area>, run: u32) -> Durability {
     Durability::new(note, is_noted, is_noted && writer != run)
 }
 
-/// What a monitor has told of a ring.
+/// Messages of a monitor about a ring.
 #[derive(Debug, Default)]
 struct Told {
     size: u16,
@@ -315,7 +316,7 @@ impl Talk {
     }
 }
 
-/// The parts of the guest's memory that files hold.
+/// Return the parts of the guest's memory that files hold.
 fn map(
     regions: &[VhostUserMemoryRegion],
     files: Vec<File>,

@@ -13,7 +13,7 @@ use vm_memory::GuestMemoryMmap;
 use crate::block::Device;
 use crate::ring::Ring;
 
-/// What the conversation with the monitor changes, and who waits for that.
+/// Changes by the conversation with the monitor, and their waiters.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// A ring begins.
@@ -22,7 +22,7 @@ pub(crate) enum Order {
     Stop { queue: usize, done: SyncSender<Option<u16>> },
     /// The guest's memory is another one.
     Memory { memory: Arc<GuestMemoryMmap>, done: SyncSender<bool> },
-    /// A ring's answers are told by another descriptor.
+    /// Descriptor that signals a ring's answers from now on.
     Call { queue: usize, call: Option<std::fs::File>, done: SyncSender<bool> },
     /// A ring is looked at, or is not.
     Enable { queue: usize, is_enabled: bool, done: SyncSender<bool> },
@@ -49,7 +49,7 @@ impl Mailbox {
 #[derive(Debug)]
 struct Place {
     ring: Ring,
-    /// Who waits for it to come to rest.
+    /// Waiter for it to come to rest.
     stopping: Option<SyncSender<Option<u16>>>,
 }
 
@@ -60,9 +60,9 @@ pub struct VhostDoor {
     orders: Receiver<Order>,
     bell: Arc<OwnedFd>,
     poller: OwnedFd,
-    /// By the numbers of the rings.
+    /// Places by the numbers of the rings.
     rings: Vec<Option<Place>>,
-    /// Whose turn it is.
+    /// Index of the next ring to serve.
     next: usize,
     is_closed: bool,
 }
@@ -84,7 +84,7 @@ impl VhostDoor {
         self.rings.get_mut(queue)?.as_mut()
     }
 
-    /// Does what was ordered.
+    /// Carry out the orders.
     fn obey(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             match order {

@@ -19,8 +19,8 @@ use crate::mapping::map;
 /// the server that wrote them, and whether writes were answered that no flush covered.
 const RUN: usize = 0;
 const UNFLUSHED: usize = 4;
-/// In front of the notes of a ring: features, version, number of notes, head of the list of those that
-/// were answered last, index of the used ring.
+/// Size of the header before the notes of a ring: features, version, number of notes, head of the
+/// list of those that were answered last, index of the used ring.
 const HEADER_BYTES: usize = 16;
 const VERSION: usize = 8;
 const NOTES: usize = 10;
@@ -33,12 +33,12 @@ const COUNTER: usize = 8;
 /// Rings begin at multiples of this.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Bytes of one ring's notes.
+/// Return the number of bytes of one ring's notes.
 fn ring_bytes(size: u16) -> usize {
     (HEADER_BYTES + usize::from(size) * NOTE_BYTES).next_multiple_of(ALIGNMENT_BYTES)
 }
 
-/// Bytes for the notes of all rings.
+/// Return the number of bytes for the notes of all rings.
 pub(crate) fn area_bytes(rings: u16, size: u16) -> u64 {
     (usize::from(rings) * ring_bytes(size)) as u64
 }
@@ -61,7 +61,8 @@ impl Area {
         Some(Self { region: Arc::new(region.ok()?), rings, size })
     }
 
-    /// Which server noted last that writes were answered that no flush covered, and whether there are any.
+    /// Return the server that noted last that writes were answered that no flush covered, and
+    /// `true` if there are any.
     pub(crate) fn unflushed(&self) -> (u32, bool) {
         let word = |place| self.header().load::<u32>(place, Ordering::Acquire);
         let (run, is_unflushed) = (word(RUN), word(UNFLUSHED));
@@ -78,7 +79,7 @@ impl Area {
         self.region.get_slice(0, HEADER_BYTES).expect("the area has a ring at least")
     }
 
-    /// The notes of one ring of this size, which has answered so many requests.
+    /// Return the notes of one ring of this size, whose used ring has come to `used_index`.
     pub(crate) fn ring(&self, number: u16, size: u16, used_index: u16) -> Option<Notes> {
         if number >= self.rings || size > self.size {
             return None;
@@ -158,7 +159,7 @@ impl Notes {
         self.counter = self.left().last().map_or(0, |&head| self.counter_of(head).wrapping_add(1));
     }
 
-    /// Requests that were not answered, in the order in which they came.
+    /// Return the requests that were not answered, in the order in which they came.
     pub(crate) fn left(&self) -> Vec<u16> {
         let mut heads: Vec<u16> = (0..self.size).filter(|&head| self.is_in_flight(head)).collect();
         heads.sort_by_key(|&head| self.counter_of(head));
@@ -180,7 +181,7 @@ impl Notes {
         fence(Ordering::SeqCst);
     }
 
-    /// It was answered; the used ring has come to this index.
+    /// Note that it was answered; the used ring has come to this index.
     pub(crate) fn answered(&self, head: u16, used_index: u16) {
         fence(Ordering::SeqCst);
         self.set(head, false);

@@ -16,11 +16,11 @@ use crate::block::{Device, HEADER_BYTES, Status, Wish, understand};
 use crate::chain::{self, Chain, Malformed, Segment, length_bytes};
 use crate::in_flight::Notes;
 
-/// What a request may bring that is no write: a range to be discarded or zeroed, and a byte more, so that
-/// one that is too long is not taken for one that fits.
+/// Maximum number of bytes of a request other than a write: a range to be discarded or zeroed, and
+/// a byte more, so that a longer request is not mistaken for one that fits.
 const DATA_BYTES_MAX: usize = 17;
 
-/// Where a ring lies, and where it begins.
+/// Location of a ring, and its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) size: u16,
@@ -37,7 +37,7 @@ pub(crate) struct Layout {
 #[derive(Debug)]
 struct Taken {
     head: u16,
-    /// What the service does; a read if it does nothing.
+    /// Command of the service; a read if it does nothing.
     command: Command,
     /// Writes that it covers if it is a flush.
     covered: u64,
@@ -54,7 +54,7 @@ struct Taken {
 enum State {
     Disabled,
     Enabled,
-    /// It makes no sense, and is not looked at any more.
+    /// It contradicts itself, and is not looked at any more.
     Broken,
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct Ring {
     again: VecDeque<u16>,
     state: State,
     has_answers: bool,
-    /// `true` if the guest is asked to tell of requests.
+    /// `true` if the guest is asked to signal requests.
     is_told: bool,
 }
 
 impl Ring {
-    /// A ring in memory that is there; nothing if it does not lie within that. `notes` makes those of a ring
-    /// that has answered so many requests.
+    /// Create a ring in existing memory; `None` if it does not lie within that. `notes` creates the
+    /// notes of a ring from its used index.
     pub(crate) fn new(
         layout: Layout,
         memory: &Arc<GuestMemoryMmap>,
@@ -140,7 +140,7 @@ impl Ring {
         self.taken.is_empty()
     }
 
-    /// The index of the first request that was not taken.
+    /// Return the index of the first request that was not taken.
     pub(crate) fn next_available(&self) -> u16 {
         self.queue.next_avail()
     }
@@ -172,7 +172,7 @@ impl Ring {
         None
     }
 
-    /// The head of the next request in the ring.
+    /// Return the head of the next request in the ring.
     fn pop(&mut self) -> Option<u16> {
         let memory = &*self.memory;
         let mut iter = match self.queue.iter(memory) {
@@ -279,7 +279,7 @@ impl Ring {
         self.has_answers = true;
     }
 
-    /// Tells the guest of answers, if it wants to be told.
+    /// Signal answers to the guest, if it wants that.
     pub(crate) fn tell(&mut self) {
         if !std::mem::take(&mut self.has_answers) {
             return;
@@ -296,7 +296,8 @@ impl Ring {
         }
     }
 
-    /// Asks the guest to tell of requests. Returns whether none is there.
+    /// Ask the guest to signal requests. Returns `true` if there are none. Returns whether none is
+    /// there.
     pub(crate) fn wait(&mut self) -> bool {
         if self.state != State::Enabled {
             return true;
@@ -317,7 +318,7 @@ impl Ring {
     }
 }
 
-/// What a request in a chain wants; `payload` becomes what it brings.
+/// Interpret the request in a chain; its bytes go to `payload`.
 fn wish(memory: &GuestMemoryMmap, chain: &Chain, payload: &mut Vec<u8>) -> Wish {
     let (written, room) = (length_bytes(&chain.readable), length_bytes(&chain.writable));
     let mut header = [0; HEADER_BYTES];

@@ -1,4 +1,4 @@
-//! What the command line accepts.
+//! Arguments of the command line.
 
 mod advise;
 mod corpus;
@@ -48,7 +48,7 @@ pub(crate) use traces::{
 };
 pub(crate) use two_tier::{TwoTierOptions, TwoTierSpec};
 
-/// What the results of a command are written to.
+/// Destination of a command's results.
 const OUTPUT: &str = "Output";
 
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
@@ -59,10 +59,10 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// What the words of a command line ask for.
+/// Parse the words of a command line.
 ///
 /// # Errors
-/// What the words cannot mean, or a help that is asked for.
+/// If the words are invalid, or ask for help.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(words)?;
@@ -131,7 +131,7 @@ pub(crate) struct CompletionsOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
-    /// Where to write the report
+    /// File of the report
     #[arg(long, value_name = "FILE", default_value = "thermocline-demo.html", value_parser = to_be_written())]
     pub(crate) report: PathBuf,
     /// Print JSON instead of a table
@@ -181,7 +181,7 @@ pub(crate) struct ClientOptions {
     /// Several clients, each with a first tier of its own, over shared tiers: a trace for each, or one trace that is split among them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(Clients::MAX)))]
     pub(crate) clients: Option<u8>,
-    /// How one trace is split among the clients; default: round-robin
+    /// Rule by which one trace is split among the clients; default: round-robin
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) split: Option<Split>,
     /// The clients' traces share no page, even if they name the same volume and offset
@@ -241,7 +241,7 @@ pub(crate) struct HierarchyOptions {
 }
 
 impl HierarchyOptions {
-    /// How the runs are made.
+    /// Return the options of the runs.
     pub(crate) fn run_options(&self) -> RunOptions {
         let intervals = self.over_time.map_or(0, |intervals| intervals as usize);
         RunOptions { warm_up: self.warm_up, is_checked: self.check, intervals }
@@ -391,10 +391,10 @@ pub(crate) struct ReproduceOptions {
     /// Run the experiments that need no trace on the engine instead of simulating them (hca)
     #[arg(long, conflicts_with_all = ["traces", "list"])]
     pub(crate) engine: bool,
-    /// By what the engine's sizes and time are divided
+    /// Divisor of the engine's sizes and time
     #[arg(long, value_name = "N", default_value_t = 128, requires = "engine", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) scale: u32,
-    /// Where to write the report; default: reproduce-STUDY.html
+    /// File of the report; default: reproduce-STUDY.html
     #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of tables
@@ -419,7 +419,7 @@ pub(crate) struct ServeOptions {
     /// Check the configuration, but not the devices that it names, and end
     #[arg(long)]
     pub(crate) check: bool,
-    /// Set up the flash anew, and give up what is on it
+    /// Initialise the flash again, and give up its contents
     #[arg(long)]
     pub(crate) force_init: bool,
 }
@@ -428,7 +428,7 @@ pub(crate) struct ServeOptions {
 pub(crate) struct CacheOptions {
     #[command(subcommand)]
     pub(crate) command: CacheCommand,
-    /// Where the notes of block devices are, as `state_dir` of the server's configuration
+    /// Folder of the notes of block devices, as `state_dir` of the server's configuration
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) state_dir: Option<PathBuf>,
 }
@@ -481,7 +481,7 @@ pub(crate) enum CacheCommand {
         /// The new flash, a file or a block device that holds nothing
         #[arg(long)]
         flash: PathBuf,
-        /// What the policy may keep there, as in 64GiB; by default as much as on the old flash
+        /// Size that the policy may use there, as in 64GiB; by default as much as on the old flash
         #[arg(long, value_parser = size)]
         size: Option<u64>,
         /// Give up what the new flash holds
@@ -508,12 +508,13 @@ pub(crate) enum CacheCommand {
     },
 }
 
-/// A file that the command writes: what is wrong with its folder is told before anything is done.
+/// Check a file that the command writes: faults of its folder are reported before anything is
+/// done.
 fn to_be_written() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| check_output(&path).map(|()| path))
 }
 
-/// A number of bytes.
+/// Return a number of bytes.
 fn size(text: &str) -> Result<u64, String> {
     text.parse::<Bytes>().map(|bytes| bytes.0)
 }
@@ -529,7 +530,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct TopOptions {
-    /// Where the engine serves its metrics
+    /// Address at which the engine serves its metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9469")]
     pub(crate) engine: String,
     /// Seconds between two looks

@@ -1,4 +1,4 @@
-//! Where a backing store is: a file or block device, or an export of another NBD server.
+//! Location of a backing store: a file or block device, or an export of another NBD server.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use thermocline_nbd::uri::{NbdUri, UriError};
 
 use crate::note::NotePlace;
 
-/// Where a backing store is.
+/// Location of a backing store.
 #[derive(Clone, Debug)]
 pub(crate) enum BackingLocation {
     /// A file or block device.
@@ -19,11 +19,11 @@ pub(crate) enum BackingLocation {
 }
 
 impl BackingLocation {
-    /// Where its note is: where it is said to be, with the file or block device, or else with the
-    /// flash; an export without a flash has none.
+    /// Return the location of its note: the given one, that of the file or block device, or else
+    /// the flash; an export without a flash has none.
     ///
     /// # Errors
-    /// A device that is not there, or a block device without a state directory.
+    /// If the device does not exist, or a block device has no state directory.
     pub(crate) fn note(
         &self,
         said: Option<&Path>,
@@ -38,7 +38,7 @@ impl BackingLocation {
         device.map(|device| NotePlace::of(device, state_dir)).transpose()
     }
 
-    /// The key of a configuration that says so.
+    /// Return the key of a configuration that says so.
     pub(crate) const fn key(&self) -> &'static str {
         match self {
             Self::File(_) => "backing.path",
@@ -47,7 +47,7 @@ impl BackingLocation {
     }
 }
 
-/// On a command line, what has a scheme is an address.
+/// Parses a word of a command line: with a scheme it is an address.
 impl FromStr for BackingLocation {
     type Err = UriError;
 

@@ -7,8 +7,8 @@ use thermocline_trace::TraceError;
 
 use crate::note;
 
-/// An error with all its causes, and the option that helps if there is one; `spell` makes of its name
-/// what the reader would write.
+/// Return an error with all its causes, and the option that helps if there is one; `spell` makes of
+/// its name what the reader would write.
 pub(crate) fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -> String {
     let remedy = |one: &'_ (dyn Error + 'static)| match one.downcast_ref::<LabError>() {
         Some(error) => error.remedy(&spell),

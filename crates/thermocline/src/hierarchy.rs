@@ -1,4 +1,4 @@
-//! From the command line's options to configurations, and what a user should know of these.
+//! Mapping of the command line's options to configurations, and notes on these for users.
 
 use anyhow::{Error, Result, anyhow};
 use thermocline_core::Clients;
@@ -10,7 +10,7 @@ use thermocline_trace::CompiledTrace;
 use crate::arguments::{HierarchyOptions, TwoTierSpec, flag_of};
 use crate::output;
 
-/// Every combination of policies and tier sizes, policies last, for so many clients.
+/// Return every combination of policies and tier sizes, policies last, for `clients` clients.
 pub(crate) fn configurations(
     options: &HierarchyOptions,
     policies: &[PolicyEntry],
@@ -21,7 +21,7 @@ pub(crate) fn configurations(
         .map_err(|error| in_hierarchy(error, options, &spec))
 }
 
-/// An error about a part of the hierarchy, which names the option that it comes from.
+/// Return an error about a part of the hierarchy, which names the option that it comes from.
 pub(crate) fn in_hierarchy(
     error: LabError,
     options: &HierarchyOptions,
@@ -33,7 +33,7 @@ pub(crate) fn in_hierarchy(
     }
 }
 
-/// What the options say.
+/// Return the specification from the options.
 pub(crate) fn spec(options: &HierarchyOptions) -> Result<HierarchySpec> {
     let two_tier = options.two_tier.spec()?;
     let mut spec = HierarchySpec {
@@ -54,7 +54,7 @@ pub(crate) fn spec(options: &HierarchyOptions) -> Result<HierarchySpec> {
     Ok(spec)
 }
 
-/// The options about the devices of tiers.
+/// Return the options about the devices of tiers.
 fn settings(options: &HierarchyOptions) -> [(&'static str, &[TierSetting]); 5] {
     [
         ("--device", &options.devices),
@@ -69,7 +69,7 @@ fn described(flag: &str, setting: &TierSetting) -> String {
     format!("{flag} {}={}", setting.tier, setting.setting)
 }
 
-/// An error that names the option which a part of a specification comes from.
+/// Return an error that names the option which a part of a specification comes from.
 pub(crate) fn in_options(error: LabError, option: impl FnOnce(&SpecPath) -> String) -> Error {
     if let LabError::Spec { path, reason } = error {
         anyhow!("{}: {reason}", option(&path))
@@ -78,7 +78,7 @@ pub(crate) fn in_options(error: LabError, option: impl FnOnce(&SpecPath) -> Stri
     }
 }
 
-/// The option, with its value, that a part of the hierarchy comes from.
+/// Return the option, with its value, that a part of the hierarchy comes from.
 fn option(
     path: &SpecPath,
     options: &HierarchyOptions,
@@ -101,7 +101,7 @@ fn option(
     }
 }
 
-/// The last option that sets a field of a tier's device.
+/// Return the last option that sets a field of a tier's device.
 fn setting(options: &HierarchyOptions, tier: &str, field: &str) -> String {
     let flag = match field {
         "name" => "--device",
@@ -115,7 +115,7 @@ fn setting(options: &HierarchyOptions, tier: &str, field: &str) -> String {
     of_tier.map_or_else(|| flag.to_owned(), |setting| described(flag, setting))
 }
 
-/// The option that a path comes from, where parameters are those of `--param`.
+/// Return the option that a path comes from, where parameters are those of `--param`.
 pub(crate) fn with_parameters(path: &SpecPath, parameters: &[ParameterSpec]) -> String {
     match *path.steps() {
         [Step::Key("parameters"), Step::At(place)] => format!("--param {}", parameters[place]),
@@ -123,7 +123,7 @@ pub(crate) fn with_parameters(path: &SpecPath, parameters: &[ParameterSpec]) -> 
     }
 }
 
-/// The option that is called like the last field on a path.
+/// Return the option that is called like the last field on a path.
 pub(crate) fn flag(path: &SpecPath) -> String {
     flag_of(path.keys().last().unwrap_or_default())
 }

@@ -13,13 +13,13 @@ pub(crate) fn ending() -> Vec<Signal> {
     signals.filter(|&signal| signal != Signal::HUP || !is_ignored(signal)).collect()
 }
 
-/// Does some work; a signal that would end the process stops it by its watch instead.
+/// Do some work; a signal that would end the process stops it by its watch instead.
 pub(crate) fn stopping<T>(work: impl FnOnce(&Watch) -> T) -> Result<T> {
     let watch = Watch::default();
     calling(|| watch.stop(), || work(&watch))
 }
 
-/// Does some work; the first signal that would end the process calls `stop` instead.
+/// Do some work; the first signal that would end the process calls `stop` instead.
 pub(crate) fn calling<T>(stop: impl FnOnce() + Send, work: impl FnOnce() -> T) -> Result<T> {
     let signals = Signals::new(ending().into_iter().map(Signal::as_raw));
     let mut signals = signals.context("cannot watch for signals")?;

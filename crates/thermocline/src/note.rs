@@ -1,4 +1,4 @@
-//! Where the note of a backing store is: beside a file, or under the identity of a block device.
+//! Location of a backing store's note: beside a file, or under the identity of a block device.
 //!
 //! A file has its note beside it under its resolved name, so that every link to it leads there. The
 //! folder of a block device is empty after a restart of the machine; its note is in a state directory,
@@ -18,12 +18,12 @@ const ROOT_STATE: &str = "/var/lib/thermocline";
 /// Longer names of devices end in a hash.
 const NAME_BYTES_MAX: usize = 180;
 
-/// Where a note is, and where else it may have been written.
+/// Location of a note, and further locations where it may have been written.
 #[derive(Clone, Debug)]
 pub(crate) struct NotePlace {
     path: PathBuf,
-    /// Where an earlier version wrote it, or this one when it knew less of the device: read, and
-    /// removed when the note is written.
+    /// Locations that an earlier version used, or this one when it knew less of the device: they
+    /// are read, and removed when the note is written.
     former: Vec<PathBuf>,
     /// Beside other names of the same file: read and written as the first.
     twins: Vec<PathBuf>,
@@ -32,12 +32,12 @@ pub(crate) struct NotePlace {
 }
 
 impl NotePlace {
-    /// A note at this path.
+    /// Create a note at this path.
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), former: vec![], twins: vec![], is_in_state_dir: false }
     }
 
-    /// The note of a file or a block device.
+    /// Return the note of a file or a block device.
     ///
     /// # Errors
     /// A path that leads nowhere; a block device without a state directory.
@@ -78,7 +78,7 @@ impl NotePlace {
         Ok(place)
     }
 
-    /// Those of the paths that are not the place itself, each once, resolved.
+    /// Return the paths that are not the place itself, each once, resolved.
     fn others(&self, paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
         let own = resolve_folder(&self.path);
         let mut others: Vec<PathBuf> = paths
@@ -91,16 +91,16 @@ impl NotePlace {
         others
     }
 
-    /// The path of the note.
+    /// Return the path of the note.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the note says, if there is one, wherever it is. Of several, the one of the later start
+    /// Read the note, if there is one, from any location. Of several, the one of the later start
     /// counts, and one that says more is dirty.
     ///
     /// # Errors
-    /// A file that cannot be read, or that is no note.
+    /// If a file cannot be read or is not a note.
     pub(crate) fn load(&self) -> Result<Option<SideFile>, SideFileError> {
         let mut found: Option<SideFile> = None;
         for path in [&self.path].into_iter().chain(&self.twins).chain(&self.former) {
@@ -156,7 +156,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     fs::File::open(above.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// A path without links; of a file that is not there yet, its folder's.
+/// Return a path without links; of a file that is not there yet, its folder's.
 fn resolve(path: &Path) -> Result<PathBuf> {
     match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(resolve_folder(path)),
@@ -173,7 +173,7 @@ fn resolve_folder(path: &Path) -> PathBuf {
     }
 }
 
-/// The other names of a file in its folder.
+/// Return the other names of a file in its folder.
 fn hard_links(path: &Path) -> Result<Vec<PathBuf>> {
     let own = fs::metadata(path)?;
     let folder = path.parent().context("a file is in a folder")?;
@@ -194,7 +194,7 @@ fn hard_links(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Where notes of block devices are by default.
+/// Return the default folder of block devices' notes.
 fn default_state_dir() -> Result<PathBuf> {
     let variable =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -214,7 +214,7 @@ fn default_state_dir() -> Result<PathBuf> {
         .context("there is no state directory for the note of a block device: set `state_dir`")
 }
 
-/// What identifies a block device whatever its number is, the best first.
+/// Return the names that identify a block device independent of its number, the best first.
 fn names(sys: &Path, dev: &Path, (major, minor): (u32, u32)) -> Vec<String> {
     let Ok(node) = sys.join(format!("dev/block/{major}:{minor}")).canonicalize() else {
         return vec![];
@@ -245,13 +245,13 @@ fn partition(uuid: &str) -> String {
     format!("partuuid-{uuid}")
 }
 
-/// A file of sysfs that says something.
+/// Read a file of sysfs that is not empty.
 fn attribute(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The links in a folder that lead to a device node of that name, in order.
+/// Return the links in a folder that lead to a device node of that name, in order.
 fn links_to(node: &Path, folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -264,7 +264,7 @@ fn links_to(node: &Path, folder: &Path) -> Vec<String> {
     names
 }
 
-/// A name as one of a file.
+/// Return a name as one of a file.
 fn escape(name: &str) -> String {
     let mut escaped = String::new();
     for byte in name.bytes() {
@@ -285,7 +285,7 @@ fn escape(name: &str) -> String {
     escaped
 }
 
-/// The commands and options that help where a flash and a backing store do not go together.
+/// Return the commands and options that help where a flash and a backing store do not go together.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the other errors are no choice to be made")]
 pub(crate) fn remedy(error: &SideFileError) -> Option<&'static str> {
     Some(match error {
@@ -316,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine with a disk of one partition, and a loop device.
+    /// Return a machine with a disk of one partition, and a loop device.
     fn machine() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);

@@ -52,7 +52,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String> {
     Ok(text)
 }
 
-/// A table; the columns from `numbers_from` on hold numbers and are aligned to the right.
+/// Return a table; the columns from `numbers_from` on hold numbers and are aligned to the right.
 ///
 /// On a terminal it is as wide as that: texts and titles are wrapped, and where that is not enough, the
 /// last columns are left out, and named below. Anywhere else it is complete.
@@ -72,7 +72,7 @@ fn terminal_columns() -> Option<usize> {
     columns.map(|columns| wanted().unwrap_or(columns))
 }
 
-/// A table of lines of at most so many letters, as far as that goes.
+/// Format a table of lines of at most `letters` letters, as far as that is possible.
 fn fitted(
     header: &[&str],
     rows: &[Vec<String>],
@@ -103,12 +103,12 @@ fn fitted(
     text + &wrapped(&left_out, letters).join("\n") + "\n"
 }
 
-/// The letters of the longest word.
+/// Return the letters of the longest word.
 fn longest(text: &str) -> usize {
     text.split_whitespace().map(str::len).max().unwrap_or(0)
 }
 
-/// A table; `bounds` are the letters of a line, and the least ones of each column.
+/// Return a table; `bounds` are the letters of a line, and the least ones of each column.
 fn arranged(
     header: &[&str],
     rows: &[Vec<String>],
@@ -138,7 +138,7 @@ fn arranged(
     format!("{table}\n")
 }
 
-/// A text as lines of at most so many letters, but for longer words.
+/// Wrap a text to lines of at most `letters` letters; longer words are not broken.
 pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -155,8 +155,8 @@ pub(crate) fn wrapped(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// A table of figures, one row per run: first its names, then every metric, the best of each column
-/// among rivals marked.
+/// Return a table of figures, one row per run: first its names, then every metric, the best of each
+/// column among rivals marked.
 pub(crate) fn figures<S>(
     mut header: Vec<String>,
     names: impl Fn(&S) -> Vec<String>,
@@ -181,7 +181,7 @@ pub(crate) fn figures<S>(
     table(&header, &rows, 1)
 }
 
-/// A progress bar over so many `things`: shown on a terminal, and nowhere else.
+/// Create a progress bar over `steps` `things`: shown on a terminal, and nowhere else.
 pub(crate) fn progress(steps: usize, things: &str) -> Result<ProgressBar> {
     let bar = ProgressBar::new(steps as u64);
     let style = format!("{{bar:30}} {{pos}}/{{len}} {things}, {{per_sec}}, {{eta}} left");
@@ -189,12 +189,12 @@ pub(crate) fn progress(steps: usize, things: &str) -> Result<ProgressBar> {
     Ok(bar)
 }
 
-/// A share in percent with two decimals.
+/// Return a share in percent with two decimals.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
-/// A number of bytes that was computed, of at least 0.
+/// Return a number of bytes that was computed, of at least 0.
 pub(crate) fn whole_bytes(number: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
@@ -204,7 +204,7 @@ pub(crate) fn whole_bytes(number: f64) -> String {
     bytes(number.max(0.0) as u64)
 }
 
-/// A short time, in the unit that reads best.
+/// Return a short time, in the unit that reads best.
 pub(crate) fn time(seconds: f64) -> String {
     if seconds < 1e-3 {
         format!("{:.0} us", seconds * 1e6)
@@ -215,7 +215,8 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// A command line as a shell takes it; the first word is replaced by the program's usual name.
+/// Return a command line as a shell takes it; the first word is replaced by the program's usual
+/// name.
 pub(crate) fn command_line(words: &[OsString]) -> String {
     let quote = |word: String| {
         let is_plain =

@@ -28,7 +28,7 @@ use crate::arguments::{
 };
 use crate::output;
 
-/// What stands for the standard input in place of a file.
+/// Name of the standard input in place of a file.
 const STANDARD_INPUT: &str = "-";
 
 /// Reads and compiles a trace, with a progress bar on a terminal.
@@ -99,7 +99,7 @@ fn open_saved(path: &Path, reading: &Reading) -> Result<Option<CompiledTrace>> {
     Ok(Some(CompiledTrace::open(path)?))
 }
 
-/// The requests of a compiled trace that are wanted.
+/// Return the requests of a compiled trace that are wanted.
 fn part_of_saved(trace: CompiledTrace, reading: &Reading) -> Result<CompiledTrace> {
     if reading.part == PartOfTrace::default() {
         return Ok(trace);
@@ -117,7 +117,7 @@ pub(crate) fn check(path: &Path, reading: &Reading) -> Result<()> {
     page_size(reading, &open_reader(path, reading)?).map(drop)
 }
 
-/// Somebody who looks on while a trace is read, from another thread.
+/// Observer, from another thread, of the reading of a trace.
 #[derive(Debug)]
 pub(crate) struct Onlooker {
     /// Stops the reading.
@@ -145,7 +145,7 @@ impl Onlooker {
         }
     }
 
-    /// Does the same with a file that has no name; `name` stands for it in messages.
+    /// Open a file that has no name; `name` stands for it in messages.
     pub(crate) fn open_unnamed(
         &self,
         name: &str,
@@ -326,12 +326,12 @@ fn check_times(reading: &Reading) -> Result<()> {
     Ok(())
 }
 
-/// The requests of a trace that are wanted.
+/// Return the requests of a trace that are wanted.
 pub(crate) fn part<R: Requests>(source: R, reading: &Reading) -> Part<R> {
     Part::new(source, part_options(reading))
 }
 
-/// Which requests are wanted.
+/// Return the selection of requests.
 fn part_options(reading: &Reading) -> PartOptions {
     let PartOfTrace { skip, limit, from_time, to_time } = reading.part;
     PartOptions {
@@ -342,7 +342,7 @@ fn part_options(reading: &Reading) -> PartOptions {
     }
 }
 
-/// What the columns of a trace are, if it is described.
+/// Return the meaning of a trace's columns, if it is described.
 pub(crate) fn mapping(options: &ColumnOptions) -> Result<Option<Mapping>> {
     let Some(columns) = &options.columns else { return Ok(None) };
     let mut spec = ColumnsSpec { columns: columns.clone(), ..ColumnsSpec::default() };
@@ -358,7 +358,7 @@ pub(crate) fn mapping(options: &ColumnOptions) -> Result<Option<Mapping>> {
     Ok(Some(spec.mapping().with_context(|| format!("--columns {columns}"))?))
 }
 
-/// How a trace is read.
+/// Return the options for reading a trace.
 fn read_options(reading: &Reading) -> Result<ReadOptions> {
     Ok(ReadOptions {
         format: reading.format.as_deref().map(str::parse).transpose()?,
@@ -383,7 +383,7 @@ fn read_options(reading: &Reading) -> Result<ReadOptions> {
     })
 }
 
-/// The page size asked for, else the one that the trace states, else 4 KiB.
+/// Return the page size asked for, else the one that the trace states, else 4 KiB.
 pub(crate) fn page_size(reading: &Reading, reader: &Reader) -> Result<PageSize> {
     match &reading.page_size {
         Some(text) => Ok(text.parse()?),
@@ -391,13 +391,13 @@ pub(crate) fn page_size(reading: &Reading, reader: &Reader) -> Result<PageSize> 
     }
 }
 
-/// The names of files without their folders.
+/// Return the names of files without their folders.
 pub(crate) fn file_names(paths: &[PathBuf]) -> String {
     let names: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
     names.join(" + ")
 }
 
-/// The name of a file without its folder.
+/// Return the name of a file without its folder.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -449,7 +449,7 @@ impl WithProgress {
     }
 }
 
-/// A bar of bytes that are read.
+/// Return a bar of bytes that are read.
 fn progress_bar(size_bytes: Option<u64>) -> Result<ProgressBar> {
     let bar = size_bytes.map_or_else(ProgressBar::no_length, ProgressBar::new);
     let style = "{bar:30} {bytes}/{total_bytes} read, {bytes_per_sec}, {eta} left";

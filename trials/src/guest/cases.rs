@@ -1,4 +1,4 @@
-//! What the guest sets up: caches with their settings, and which traces each one gets.
+//! Cases of the guest: caches with their settings, and the traces of each.
 
 use super::workload::{PAGE_BYTES, Workload};
 
@@ -54,12 +54,12 @@ pub(crate) fn all<'a>(workloads: &'a [Workload], filter: &str) -> Vec<Case<'a>> 
 }
 
 impl Case<'_> {
-    /// A name without blanks.
+    /// Return a name without blanks.
     pub(crate) fn name(&self) -> String {
         format!("{}:{}", self.workload.name, self.cache.name())
     }
 
-    /// The line of the guest's plan.
+    /// Return the line of the guest's plan.
     pub(crate) fn plan(&self) -> String {
         let (slow, fast) =
             (self.workload.pages * SECTORS_PER_PAGE, self.fast_pages * SECTORS_PER_PAGE);
@@ -94,7 +94,7 @@ impl Cache {
         }
     }
 
-    /// Pages that move together.
+    /// Return the number of pages that move together.
     pub(crate) fn unit_pages(self) -> u64 {
         let (Self::DmCache { block_kib: kib, .. } | Self::Bcache { bucket_kib: kib, .. }) = self;
         u64::from(kib) * 1024 / PAGE_BYTES

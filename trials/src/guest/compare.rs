@@ -15,9 +15,9 @@ use super::workload::PAGE_BYTES;
 
 /// Between two accesses.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
-/// How many times the model runs, each with accesses that come a little late.
+/// Number of runs of the model, each with accesses that come a little late.
 const RUNS: u64 = 16;
-/// How late an access may come, as programs and timers of the guest are not quite punctual.
+/// Maximum delay of an access: programs and timers of the guest are not quite punctual.
 const LATE_US_MAX: u32 = 100;
 
 /// A figure for each column.
@@ -103,7 +103,7 @@ impl Comparison {
     }
 }
 
-/// A table in Markdown: kernel / model (difference).
+/// Return a table in Markdown: kernel / model (difference).
 pub(crate) fn table(comparisons: &[Comparison]) -> String {
     let mut table =
         format!("| trace:cache | {} |\n|---|{}\n", COLUMNS.join(" | "), "---|".repeat(8));
@@ -125,7 +125,7 @@ pub(crate) fn table(comparisons: &[Comparison]) -> String {
     table
 }
 
-/// The cache as `thermocline advise` finds it in the guest.
+/// Return the cache as `thermocline advise` finds it in the guest.
 fn installed(case: &Case<'_>, recorded: &Recorded) -> Result<InstalledCache> {
     let mut machine = RecordedMachine::parse(&recorded.machine)?;
     let (found, name) = match case.cache {
@@ -170,7 +170,8 @@ fn kernel_figures(
     }
 }
 
-/// What the model counts if the first access comes so long after the cache was made, and each may be late.
+/// Return the counts of the model if the first access comes at this time after the creation of the
+/// cache, and each may be late.
 fn model_figures(
     case: &Case<'_>,
     cache: &InstalledCache,

@@ -1,4 +1,5 @@
-//! What the guest prints: for each case a recorded machine, and lines for the host, which begin with `@`.
+//! Output of the guest: for each case a recorded machine, and lines for the host, which begin with
+//! `@`.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// Bytes of a sector, by which the kernel counts.
 const SECTORS_PER_PAGE: u64 = 8;
 
-/// What the guest found.
+/// Results of the guest.
 #[derive(Debug, Default)]
 pub(crate) struct Console {
     pub(crate) kernel: String,
@@ -17,15 +18,15 @@ pub(crate) struct Console {
     pub(crate) is_finished: bool,
 }
 
-/// What one case left.
+/// Records of one case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) name: String,
     /// The machine after the replay, as thermocline-advise reads it.
     pub(crate) machine: String,
-    /// How long the replay took by the guest's clock.
+    /// Time of the replay by the guest's clock.
     pub(crate) replay: Duration,
-    /// How long after the cache was made the replay was over.
+    /// Time from the creation of the cache to the end of the replay.
     pub(crate) age: Duration,
     /// Reads and writes that fio issued.
     pub(crate) issued: [u64; 2],
@@ -129,7 +130,8 @@ impl Open {
 }
 
 impl Traffic {
-    /// The file `stat` of a block device: the third field is the sectors read, the seventh those written.
+    /// Return the file `stat` of a block device: the third field is the sectors read, the seventh
+    /// those written.
     fn parse(fields: &str) -> Result<Self> {
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         ensure!(fields.len() > 6, "a device has seven counts at least");
@@ -139,7 +141,7 @@ impl Traffic {
     }
 }
 
-/// The first word of `/proc/uptime`.
+/// Return the first word of `/proc/uptime`.
 fn uptime(text: &str) -> Result<Duration> {
     Ok(Duration::try_from_secs_f64(text.parse()?)?)
 }
@@ -150,7 +152,7 @@ fn is_message(line: &str) -> bool {
     time.is_some_and(|(time, _)| time.trim().parse::<f64>().is_ok())
 }
 
-/// The end of a text, for a message.
+/// Return the end of a text, for a message.
 pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")

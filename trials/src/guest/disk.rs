@@ -18,7 +18,7 @@ use super::{Options, POLL_INTERVAL, QEMU};
 use crate::torture::server::{self, Server, Started};
 
 const INIT: &str = include_str!("disk.sh");
-/// What the guest does once its root is on the disk.
+/// Script of the guest once its root is on the disk.
 const RUN: &str = include_str!("disk_run.sh");
 const MODULES: [&str; 3] = ["crc32c_generic", "virtio_blk", "ext4"];
 const PROGRAMS: [(&str, &str); 3] =

@@ -108,7 +108,7 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("a file of the guest is smaller than 4 GiB")
 }
 
-/// The path of an installed program.
+/// Return the path of an installed program.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -118,13 +118,13 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The libraries that a program loads; none if it is static.
+/// Return the libraries that a program loads; none if it is static.
 fn libraries_of(program: &Path) -> Result<Vec<String>> {
     let output = Command::new("ldd").arg(program).output().context("cannot start ldd")?;
     Ok(parse_libraries(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The paths in what `ldd` prints.
+/// Return the paths in what `ldd` prints.
 fn parse_libraries(text: &str) -> Vec<String> {
     let path = |line: &str| {
         let words = line.split_ascii_whitespace();

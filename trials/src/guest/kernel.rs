@@ -14,7 +14,7 @@ use super::image::Image;
 /// Modules that the kernel's caches need; what they depend on is found.
 pub(crate) const CACHES: [&str; 5] =
     ["crc32c_generic", "dm-mod", "dm-cache", "dm-cache-smq", "bcache"];
-/// The RAM disks, which the guest loads anew for each cache.
+/// Module of the RAM disks, which the guest loads again for each cache.
 const RAM_DISKS: &str = "brd";
 
 /// The remedy if no kernel is given, or it is none.
@@ -107,7 +107,7 @@ impl Kernel {
     }
 }
 
-/// The modules that a module names as those it needs.
+/// Return the modules that a module names as those it needs.
 fn dependencies(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(place) = module.windows(KEY.len()).position(|window| window == KEY) else {
@@ -118,7 +118,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
     names.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('_', "-")).collect()
 }
 
-/// Tells of every file below a folder; links are not followed.
+/// Call `tell` with every file below a folder; links are not followed.
 fn walk(folder: &Path, tell: &mut impl FnMut(&Path)) -> Result<()> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot list `{}`", folder.display()))?;

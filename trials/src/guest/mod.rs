@@ -33,7 +33,7 @@ const INIT: &str = include_str!("init.sh");
 /// Between two looks at the guest.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// A guest that boots from our own disk, in place of the kernel's caches.
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     pub(crate) program: Option<PathBuf>,
     /// A kernel package, or the folder that it was unpacked to.
     pub(crate) kernel: Option<PathBuf>,
-    /// What an earlier guest printed, in place of a guest.
+    /// Output of an earlier guest, in place of a guest.
     pub(crate) console: Option<PathBuf>,
     /// Accesses of each trace.
     pub(crate) accesses: usize,
@@ -144,7 +144,7 @@ fn compare_all(
     Ok(comparisons)
 }
 
-/// The guest's files.
+/// Return the guest's files.
 fn image_of(kernel: &Kernel, cases: &[Case<'_>]) -> Result<Vec<u8>> {
     let mut image = Image::default();
     image.file("init", INIT.as_bytes());

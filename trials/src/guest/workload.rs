@@ -80,7 +80,7 @@ pub(crate) fn load(root: &Path, accesses: usize) -> Result<Vec<Workload>> {
     Ok(workloads)
 }
 
-/// Each request has an access at least.
+/// Compile a trace; each request has at least one access.
 fn compile(requests: impl Requests, accesses: usize) -> Result<CompiledTrace> {
     let page_size = PageSize::new(PAGE_BYTES)?;
     let options = PartOptions { limit: accesses as u64, ..PartOptions::default() };
@@ -108,7 +108,7 @@ impl Workload {
         Ok(Self { name, accesses: moved.collect(), pages })
     }
 
-    /// The trace as a log that fio replays, with so much time between two accesses.
+    /// Return the trace as a log that fio replays, with so much time between two accesses.
     pub(crate) fn iolog(&self, interval: Duration) -> String {
         let us = |number| (interval * number).as_micros();
         let mut log = String::from("fio version 3 iolog\n0 /dev/cached add\n0 /dev/cached open\n");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thermocline_nbd::codec::client::{Event, Handshake, Replies, RequestHeader, Step, Wanted};
 use thermocline_nbd::protocol::{Command, ErrorCode};
 
-/// A server that answers nothing for so long hangs.
+/// Time without an answer after which a server counts as hanging.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A connection past its negotiation.
@@ -59,12 +59,12 @@ impl Client {
         Ok(Self { stream, input, replies, requests: BTreeMap::new(), next_cookie: 1 })
     }
 
-    /// The number of requests without an answer.
+    /// Return the number of requests without an answer.
     pub(crate) fn in_flight(&self) -> usize {
         self.requests.len()
     }
 
-    /// The cookie of the request that is sent next.
+    /// Return the cookie of the request that is sent next.
     pub(crate) fn next_cookie(&self) -> u64 {
         self.next_cookie
     }

@@ -19,7 +19,7 @@ pub(crate) enum Access {
     Sync,
 }
 
-/// How a file answers an operation that a fault hits.
+/// Answer of a file to an operation that a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// An I/O error. A sync that fails so loses part of the writes that it should have covered.
@@ -60,7 +60,7 @@ enum Change {
 }
 
 impl VolatileFile {
-    /// A file of durable zeroes.
+    /// Create a file of durable zeroes.
     pub(crate) fn zeroed(bytes: usize) -> Self {
         Self { current: vec![0; bytes], durable: vec![0; bytes], ..Self::default() }
     }
@@ -69,7 +69,7 @@ impl VolatileFile {
         &self.current
     }
 
-    /// The bytes of a range, as far as the file reaches.
+    /// Return the bytes of a range, as far as the file reaches.
     pub(crate) fn read(&self, offset: usize, length: usize) -> &[u8] {
         let end = offset.saturating_add(length).min(self.current.len());
         &self.current[offset.min(end)..end]
@@ -123,7 +123,7 @@ impl VolatileFile {
         }
     }
 
-    /// The answer of the fault, if it hits this access.
+    /// Return the answer of the fault, if it hits this access.
     fn hit(&mut self, access: Access, range: &Range<u64>) -> Option<Answer> {
         let fault = self.fault.as_mut()?;
         let overlaps = range.start < fault.range.end && fault.range.start < range.end;
@@ -176,7 +176,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// An empty folder.
+    /// Create an empty folder.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             files: BTreeMap::new(),
@@ -293,7 +293,7 @@ impl Disk {
 mod tests {
     use super::*;
 
-    /// All images that power cuts leave of a file.
+    /// Return all images that power cuts leave of a file.
     fn cuts(prepare: impl Fn(&mut VolatileFile)) -> Vec<Vec<u8>> {
         let cut = |seed| {
             let mut file = VolatileFile::zeroed(2 * SECTOR);

@@ -23,7 +23,7 @@ pub(super) struct Injected {
     pub(super) fault: Option<Fault>,
 }
 
-/// Has a device fail from now on, as that kind says.
+/// Make a device fail from now on in the way of that kind.
 pub(super) fn inject(
     mount: &Mount,
     kind: Kind,
@@ -60,7 +60,7 @@ pub(super) fn inject(
     })
 }
 
-/// Has a device fail some operations of a start.
+/// Make a device fail some operations of a start.
 pub(super) fn inject_at_start(mount: &Mount, has_flash: bool, random: &mut SplitMix64) -> Injected {
     let hits_flash = has_flash && random.below(3) > 0;
     let on = draw_accesses(random);
@@ -94,7 +94,7 @@ fn put(disk: &mut Disk, hits_flash: bool, mut fault: Fault, random: &mut SplitMi
     Injected { hits_flash, fault: Some(fault) }
 }
 
-/// Where the flash's metadata ends and its slots begin, in bytes.
+/// Return the end of the flash's metadata and the start of its slots, in bytes.
 fn slots_of(flash_bytes: usize, shape: Shape) -> Option<Range<usize>> {
     let layout = Layout::fitting(flash_bytes as u64, shape.page_bytes)?;
     let first = layout.metadata_bytes().next_multiple_of(shape.page_bytes.into());

@@ -180,7 +180,7 @@ impl Operation {
     }
 }
 
-/// What the kernel talks to.
+/// Folder that the kernel talks to.
 struct Folder(Arc<Mutex<Shared>>);
 
 impl Folder {
@@ -203,7 +203,7 @@ impl Folder {
         }
     }
 
-    /// The disk, if names may be changed now.
+    /// Return the disk, if names may be changed now.
     fn names(&self) -> Result<MutexGuard<'_, Shared>, Errno> {
         let shared = self.lock();
         if shared.disk.is_off { Err(Errno::EIO) } else { Ok(shared) }

@@ -23,7 +23,7 @@ const SWEEP_SECTORS: usize = 256;
 /// Reads in flight of the full read.
 const SWEEP_DEPTH: usize = 4;
 
-/// Everything that clients and rounds know together.
+/// Common knowledge of clients and rounds.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
     pub(crate) oracle: Oracle,

@@ -37,7 +37,7 @@ use self::rounds::Torture;
 /// The last rounds are shown with a violation.
 const HISTORY_ROUNDS: usize = 8;
 
-/// What is run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) minutes: f64,
@@ -84,7 +84,7 @@ enum Sync {
     Lying,
 }
 
-/// What is done to a server.
+/// Work on a server.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     seed: u64,

@@ -1,10 +1,11 @@
-//! The values that each sector of the export may have, from what clients sent and what was
-//! acknowledged.
+//! Values that each sector of the export may have, from the writes of clients and the
+//! acknowledgements.
 //!
-//! Each write of a sector is an entry with the time at which it was sent and the time at which it was
-//! answered. An acknowledged write hides another for whoever asks after its answer, if it was sent
-//! after the other's answer. What is not hidden may be read. After a crash, only durable writes hide
-//! others: those with FUA, and those that were answered before a flush was sent that succeeded.
+//! Each write of a sector is an entry with the time at which it was sent and the time at which it
+//! was answered. An acknowledged write hides another for each read that is sent after its answer,
+//! if it was sent after the other's answer. A value that is not hidden may be read. After a crash,
+//! only durable writes hide others: those with FUA, and those that were answered before a flush was
+//! sent that succeeded.
 //!
 //! A sector's bytes say which write they are of, and which sector's, so that misplaced, old and torn
 //! bytes are noticed.
@@ -38,7 +39,7 @@ pub(crate) fn encode(sector: usize, stamp: Stamp, bytes: &mut [u8]) {
     }
 }
 
-/// What the bytes of a sector say.
+/// Meaning of a sector's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// All that a write left there.
@@ -70,12 +71,12 @@ pub(crate) fn decode(sector: usize, bytes: &[u8]) -> Found {
     }
 }
 
-/// How surely a write took place.
+/// Certainty of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// It did, once it was answered.
+    /// It took place, once it was answered.
     Certain,
-    /// It may have, or not: it failed, or a trim need not do anything.
+    /// It may have taken place, or not: it failed, or a trim need not do anything.
     Possible,
 }
 
@@ -135,7 +136,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What is known of every sector.
+/// State of every sector.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     sectors: Vec<Vec<Entry>>,
@@ -143,12 +144,12 @@ pub(crate) struct Oracle {
     last_stamp: Stamp,
     /// The latest time at which a flush was sent that succeeded.
     flushed: u64,
-    /// When the reads were sent that are not answered.
+    /// Send times of the reads that are not answered.
     reads: BTreeSet<u64>,
 }
 
 impl Oracle {
-    /// An export of durable zeroes.
+    /// Create an export of durable zeroes.
     pub(crate) fn new(sectors: usize) -> Self {
         let zeroes =
             Entry { stamp: 0, sent: 0, answered: 0, effect: Effect::Certain, is_durable: true };
@@ -165,13 +166,14 @@ impl Oracle {
         self.sectors.len()
     }
 
-    /// The time, which every call moves on.
+    /// Return the time, which every call moves on.
     pub(crate) fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    /// A request to change these sectors is about to be sent, with this payload if it has one.
+    /// Note that a request to change these sectors is about to be sent, with this payload if it has
+    /// one.
     pub(crate) fn send(&mut self, change: Change, sectors: Range<usize>) -> (Pending, Vec<u8>) {
         let sent = self.tick();
         let mut payload = vec![];
@@ -216,7 +218,7 @@ impl Oracle {
         self.flushed = self.flushed.max(sent);
     }
 
-    /// A read is about to be sent. Returns the time.
+    /// Note that a read is about to be sent. Returns the time.
     pub(crate) fn send_read(&mut self) -> u64 {
         let sent = self.tick();
         self.reads.insert(sent);
@@ -228,7 +230,7 @@ impl Oracle {
         self.reads.remove(&sent);
     }
 
-    /// A read was answered with these sectors.
+    /// Check the sectors with which a read was answered.
     ///
     /// # Errors
     /// The first sector that must not have that value.
@@ -293,7 +295,7 @@ impl Oracle {
         self.crash();
     }
 
-    /// These sectors may have any value from now on that they ever had.
+    /// Allow these sectors, from now on, any value that they ever had.
     pub(crate) fn give_up(&mut self, sectors: Range<usize>) {
         let now = self.tick();
         let anything = Entry {
@@ -308,7 +310,8 @@ impl Oracle {
         }
     }
 
-    /// The sectors were read after a start, when nobody else wrote: what they hold now stays.
+    /// Note sectors that were read after a start, when nobody else wrote: their contents are
+    /// certain now.
     ///
     /// # Errors
     /// The first sector that must not have that value.
@@ -326,7 +329,7 @@ impl Oracle {
     }
 }
 
-/// The stamp of what was found, if it is allowed.
+/// Return the stamp of the sector, if it is allowed.
 fn admit(sector: usize, found: Found, allowed: &[Entry]) -> Result<Stamp, Violation> {
     if let Found::Written(stamp) = found
         && allowed.iter().any(|entry| entry.stamp == stamp || entry.stamp == ANY)
@@ -430,7 +433,7 @@ mod tests {
         assert!(reads(&mut oracle, newer) && reads(&mut oracle, 0) && !reads(&mut oracle, failed));
     }
 
-    /// The stamps that a crash may leave.
+    /// Return the stamps that a crash may leave.
     fn after_crash(mut oracle: Oracle, stamps: &[Stamp]) -> Vec<Stamp> {
         oracle.crash();
         stamps.iter().copied().filter(|&stamp| reads(&mut oracle, stamp)).collect()

@@ -1,4 +1,4 @@
-//! What a round does: drawn from its seed.
+//! Actions of a round, drawn from its seed.
 
 use anyhow::{Context as _, Result};
 use thermocline_core::random::SplitMix64;
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// The fault of that name.
+    /// Return the fault of that name.
     ///
     /// # Errors
     /// If there is none; the error lists them.
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// How the server ends.
+/// End of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Stop,
@@ -132,7 +132,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The plainest ones.
+    /// Return the plainest ones.
     pub(crate) fn plain(policy: &str) -> Self {
         Self {
             policy: policy.to_owned(),
@@ -166,7 +166,7 @@ impl Settings {
         }
     }
 
-    /// The configuration of a server on these files, with a flash if its sizes are given.
+    /// Return the configuration of a server on these files, with a flash if its sizes are given.
     pub(crate) fn text(
         &self,
         shape: Shape,
@@ -223,7 +223,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What it does, for whoever looks into a violation.
+    /// Describe the round, for a reader who looks into a violation.
     pub(crate) fn line(&self) -> String {
         let Self { kind, end, is_cut_short, settings, requests, .. } = self;
         let ending = if *is_cut_short { "during the fault" } else { "after it" };

@@ -1,4 +1,4 @@
-//! What a run of `cargo xtask torture` found, as a table and as JSON.
+//! Report of a run of `cargo xtask torture`, as a table and as JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Report {
         total
     }
 
-    /// The table, in Markdown.
+    /// Return the table, in Markdown.
     pub(crate) fn table(&self) -> String {
         let mut text = "| fault | rounds | starts | requests | sectors checked | errors explained \
                         | violations | seconds |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
@@ -69,7 +69,7 @@ impl Report {
         text
     }
 
-    /// The same for programs.
+    /// Return the same for programs.
     pub(crate) fn json(&self) -> Value {
         let row = |name: &str, row: &Row| {
             json!({

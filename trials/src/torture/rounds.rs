@@ -32,7 +32,7 @@ const HANG_MIN: Duration = Duration::from_millis(600);
 /// A second server waits for the first one's locks this long, and some more.
 const LOCK_TIME: Duration = Duration::from_secs(15);
 
-/// What the flash went through, as far as the next start has to know.
+/// History of the flash, as far as the next start has to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flash {
     Good,
@@ -59,7 +59,7 @@ pub(super) struct Torture {
     /// Sectors whose pages rotted since they were last read in full.
     rotten: BTreeSet<usize>,
     pub(super) starts: u64,
-    /// The last fault of a device, for whoever looks into a violation.
+    /// The last fault of a device, for a reader who looks into a violation.
     pub(super) fault: Option<Fault>,
     wants_end: Arc<AtomicBool>,
 }
@@ -174,7 +174,7 @@ impl Torture {
         }
     }
 
-    /// The fault, and some load under it.
+    /// Return the fault, and some load under it.
     fn inject(&mut self, plan: &Plan, random: &mut SplitMix64) -> Result<()> {
         if plan.kind == Kind::RotRunning {
             self.rot_slots(random);
@@ -247,12 +247,13 @@ impl Torture {
         Ok(socket)
     }
 
-    /// The log of the last start.
+    /// Return the log of the last start.
     pub(super) fn log(&self) -> PathBuf {
         self.folder.join("server.log")
     }
 
-    /// The flash failed: the backing store has what was flushed since, and nothing else is certain.
+    /// Return the flash failed: the backing store has what was flushed since, and nothing else is
+    /// certain.
     fn give_up_flash(&mut self, random: &mut SplitMix64) -> Result<()> {
         let backing = self.mount.path().join("backing.img").display().to_string();
         server::command(&self.program, &["cache", "forget", "--backing", &backing, "--yes"])?;
@@ -323,7 +324,8 @@ impl Torture {
         Ok(())
     }
 
-    /// The faults are over: a flush must succeed soon, and then all but lost pages can be read.
+    /// Recover after the faults: a flush must succeed soon, and then all but lost pages can be
+    /// read.
     fn recover(&mut self, server: &Server) -> Result<()> {
         let mut client = Client::connect(server.socket())?;
         let (image, sent, status) = loop {
@@ -461,7 +463,7 @@ impl Torture {
         Ok(status.success())
     }
 
-    /// A start that is refused, killed or loses power.
+    /// Make a start fail: it is refused, killed or loses power.
     fn fail_start(&mut self, plan: &Plan, random: &mut SplitMix64) -> Result<()> {
         let socket = self.configure(plan)?;
         let (config, log) = (self.folder.join("cache.toml"), self.log());
@@ -493,7 +495,7 @@ impl Torture {
         Ok(())
     }
 
-    /// A second server on the same files must be refused, or wait until it is killed.
+    /// Start a second server on the same files: it must be refused, or wait until it is killed.
     fn start_twice(&mut self, plan: &Plan, random: &mut SplitMix64) -> Result<()> {
         let socket = self.folder.join("second.sock");
         let (config, log) = (self.folder.join("second.toml"), self.folder.join("second.log"));
@@ -566,7 +568,7 @@ impl Torture {
     }
 }
 
-/// The sectors of a status's lost pages.
+/// Return the sectors of a status's lost pages.
 fn lost_sectors(status: &Value) -> BTreeSet<usize> {
     let number = |extent: &Value, key: &str| {
         usize::try_from(extent[key].as_u64().unwrap_or(0)).unwrap_or(0) / SECTOR
@@ -578,7 +580,7 @@ fn lost_sectors(status: &Value) -> BTreeSet<usize> {
     status["lost"].as_array().into_iter().flatten().flat_map(sectors).collect()
 }
 
-/// The parts of an image that could be read: the first sector and what was found.
+/// Return the parts of an image that could be read: the first sector and what was found.
 fn runs(image: &Image) -> Vec<(usize, Vec<Found>)> {
     let mut runs: Vec<(usize, Vec<Found>)> = vec![];
     for (sector, found) in image.iter().enumerate() {
@@ -591,7 +593,7 @@ fn runs(image: &Image) -> Vec<(usize, Vec<Found>)> {
     runs
 }
 
-/// The sectors that could not be read.
+/// Return the sectors that could not be read.
 fn unread(image: &Image) -> impl Iterator<Item = usize> + '_ {
     image.iter().enumerate().filter(|(_, found)| found.is_none()).map(|(sector, _)| sector)
 }

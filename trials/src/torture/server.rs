@@ -37,7 +37,7 @@ pub(crate) enum Started {
     Refused(String),
 }
 
-/// The `thermocline` that is built already, or one that is built now.
+/// Return the `thermocline` that is built already, or one that is built now.
 ///
 /// # Errors
 /// If it cannot be built.
@@ -124,12 +124,12 @@ impl Server {
         &self.socket
     }
 
-    /// What the server logged so far.
+    /// Return the server's log so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The server's snapshot of itself, taken after this call.
+    /// Return the server's snapshot of itself, taken after this call.
     ///
     /// # Errors
     /// If it serves none.
@@ -237,7 +237,7 @@ pub(crate) fn command(program: &Path, words: &[&str]) -> Result<String> {
     Ok(said)
 }
 
-/// The registered policies that a configuration takes, which `configure` writes.
+/// Return the registered policies that a configuration takes, which `configure` writes.
 ///
 /// # Errors
 /// If the list of policies cannot be read, or the configuration cannot be written.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The server, built; nothing if FUSE does not work here, which is said.
+/// Return the server, built; nothing if FUSE does not work here, which is said.
 fn program() -> Option<PathBuf> {
     let root = xtask::root().unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ struct Listed {
     summary: String,
 }
 
-/// A page for each command, behind one that lists them.
+/// Return a page for each command, behind one that lists them.
 pub(crate) fn pages(program: &Program) -> Result<Vec<(String, String)>> {
     let help = program.ask(&["--help"])?;
     let commands = listed(&help);
@@ -40,7 +40,7 @@ pub(crate) fn pages(program: &Program) -> Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-/// The help of a command, and of those below it under headings of their own.
+/// Return the help of a command, and of those below it under headings of their own.
 fn describe(program: &Program, words: &[&str], text: &mut String) -> Result<()> {
     let help = program.ask(&[words, &["--help"]].concat())?;
     text.push_str(&block(&help));
@@ -57,8 +57,9 @@ fn block(help: &str) -> String {
     format!("```text\n{}\n```\n", lines.join("\n").trim())
 }
 
-/// The commands that a help lists, but for `help`: under headings, each in a line of two blanks and its
-/// name, and further lines that are indented more. What else is listed like that has no plain name.
+/// Return the commands that a help lists, but for `help`: under headings, each in a line of two
+/// blanks and its name, and further lines that are indented more. What else is listed like that has
+/// no plain name.
 fn listed(help: &str) -> Vec<Listed> {
     let mut commands: Vec<Listed> = vec![];
     let is_name = |name: &str| {

@@ -30,7 +30,7 @@ struct Drive {
     source: String,
 }
 
-/// The page.
+/// Return the page.
 pub(crate) fn page(program: &Program) -> Result<(String, String)> {
     let devices: Vec<Device> = program.json("devices")?;
     let Drives { ssd, hdd } = program.json("drives")?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::links;
 
-/// Where public names are described.
+/// Places where public names are described.
 #[derive(Default)]
 pub(crate) struct Names(BTreeMap<String, String>);
 
@@ -16,7 +16,7 @@ impl Names {
         self.0.insert(name.to_owned(), page.to_owned());
     }
 
-    /// The way from a page to a name.
+    /// Return the way from a page to a name.
     pub(crate) fn way(&self, from: &str, name: &str) -> Result<String> {
         let page = self.0.get(name).with_context(|| format!("`{name}` is no public name"))?;
         let anchor = links::anchor(name);
@@ -25,13 +25,13 @@ impl Names {
     }
 }
 
-/// The first paragraph, as one line.
+/// Return the first paragraph, as one line.
 pub(crate) fn summary(doc: &str) -> String {
     let lines = doc.trim().lines().take_while(|line| !line.trim().is_empty());
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// A docstring as it stands on a page, `class` being that of a method.
+/// Format a docstring for a page; `class` is that of a method.
 pub(crate) fn markdown(doc: &str, names: &Names, page: &str, class: &str) -> Result<String> {
     let lines: Vec<&str> = doc.trim().lines().map(str::trim_end).collect();
     let is_rule = |line: &&str| line.len() > 2 && line.bytes().all(|byte| byte == b'-');
@@ -67,7 +67,7 @@ fn paragraphs(lines: &[&str], names: &Names, page: &str, class: &str) -> Result<
     Ok(blocks.join("\n"))
 }
 
-/// A list of what a section has: a line for each, and text that is indented below it.
+/// Format the entries of a section as a list: a line for each, and text that is indented below it.
 fn entries(title: &str, lines: &[&str], names: &Names, page: &str, class: &str) -> Result<String> {
     let mut list = String::new();
     for line in lines.iter().filter(|line| !line.is_empty()) {

@@ -45,7 +45,7 @@ pub(crate) struct Collection {
 /// All pages, with links that lead to documents of the project.
 pub(crate) struct Book {
     documents: Documents,
-    /// Where each page goes below the folder of the book's source.
+    /// Place of each page below the folder of the book's source.
     places: BTreeMap<String, String>,
     /// Files of the project that come with the book.
     files: BTreeSet<String>,
@@ -53,7 +53,7 @@ pub(crate) struct Book {
 }
 
 impl Collection {
-    /// The page that lists them, and their paths.
+    /// Return the page that lists them, and their paths.
     pub(crate) fn index(&self, documents: &Documents) -> ((String, String), Vec<String>) {
         let is_of_it =
             |path: &&String| path.starts_with(self.prefix) && path.ends_with(self.suffix);
@@ -126,7 +126,7 @@ impl Book {
         self.files.len()
     }
 
-    /// The pages by their places in the book, with links between these.
+    /// Return the pages by their places in the book, with links between these.
     pub(crate) fn placed(&self) -> Documents {
         let placed = |(path, text): (&String, &String)| {
             let place = &self.places[path];
@@ -144,7 +144,7 @@ impl Book {
         self.documents.iter().map(placed).collect()
     }
 
-    /// Where a target is in the book: a page, a file, or the list of a folder's files.
+    /// Return the place of a target in the book: a page, a file, or the list of a folder's files.
     fn place_of(&self, target: &links::Target) -> (String, String) {
         if let Some(place) = self.places.get(&target.path) {
             (place.clone(), target.anchor.clone())
@@ -180,7 +180,8 @@ impl Book {
     }
 }
 
-/// Where a page goes: those of `docs/` to the top, a folder's README in place of its folder.
+/// Return the place of a page: those of `docs/` go to the top, a folder's README in place of its
+/// folder.
 fn place(path: &str) -> String {
     let path = path.strip_prefix("docs/").unwrap_or(path);
     match path.strip_suffix("/README.md") {
@@ -190,7 +191,7 @@ fn place(path: &str) -> String {
     }
 }
 
-/// What the pages link to that is no page.
+/// Return the targets of the pages' links that are not pages.
 fn linked(documents: &Documents, pages: &[String]) -> BTreeSet<String> {
     let targets = pages.iter().flat_map(|page| {
         let links = links::links(&documents[page]);
@@ -199,7 +200,7 @@ fn linked(documents: &Documents, pages: &[String]) -> BTreeSet<String> {
     targets.map(|target| target.path).filter(|path| !pages.contains(path)).collect()
 }
 
-/// The page that lists the files that come with the book, by folder.
+/// Return the page that lists the files that come with the book, by folder.
 fn list(linked: &BTreeSet<String>, files: &[String]) -> String {
     let mut folders: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
     for path in linked {

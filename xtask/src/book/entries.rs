@@ -14,7 +14,7 @@ use super::markdown::{capital, table};
 use super::modules::{self, Header};
 use super::program::{Listed, Parameter, Program};
 
-/// What is registered, by registry.
+/// Registered items, by registry.
 pub(crate) const SECTIONS: [Section; 3] = [
     Section {
         name: "policies",
@@ -57,12 +57,12 @@ pub(crate) struct Section {
     name: &'static str,
     title: &'static str,
     introduction: &'static str,
-    /// What those do that come before another one.
+    /// Property of those that come before another one.
     better: &'static str,
     /// The name of each, and the module that it is written in.
     modules: fn() -> Vec<(&'static str, &'static str)>,
     figures: fn(&Program) -> Result<Figures>,
-    /// Those whose figures are beside each one's; all, if there are none.
+    /// Items whose figures are beside each one's; all, if `None`.
     shown: Option<&'static [&'static str]>,
 }
 
@@ -76,7 +76,7 @@ struct Material<'a> {
 }
 
 impl Section {
-    /// A page for each, behind one that lists them.
+    /// Return a page for each, behind one that lists them.
     pub(crate) fn pages(&self, root: &Path, program: &Program) -> Result<Vec<(String, String)>> {
         let all: Vec<Listed> = program.json(self.name)?;
         let file =
@@ -179,7 +179,7 @@ impl Material<'_> {
         Ok(text)
     }
 
-    /// Whether and how a row of figures is named on the page of another.
+    /// Return the name of a row of figures on the page of another, if it is shown there.
     fn figure_name(&self, name: &str, siblings: &[&str], other: &str) -> Option<String> {
         if name == other {
             return Some(format!("**`{other}`**"));
@@ -188,7 +188,7 @@ impl Material<'_> {
         (is_shown || siblings.contains(&other)).then(|| format!("[`{other}`]({other}.md)"))
     }
 
-    /// The others of a module.
+    /// Return the others of a module.
     fn siblings(&self, name: &str, file: &str) -> Vec<&str> {
         let is_sibling = |other: &&str| {
             *other != name && self.files.get(*other).is_some_and(|other| other == file)
@@ -196,7 +196,7 @@ impl Material<'_> {
         self.all.iter().map(|other| other.name.as_str()).filter(is_sibling).collect()
     }
 
-    /// Where a link to a module leads: to the page of what it defines, or to its source.
+    /// Return the target of a link to a module: the page of its definition, or its source.
     fn link(&self, path: &str, file: &str) -> String {
         let name =
             self.all.iter().find(|one| self.files.get(&one.name).is_some_and(|own| own == file));

@@ -1,4 +1,4 @@
-//! How everything that is registered does on the bundled trace, as the program says.
+//! Figures of everything that is registered on the bundled trace, from the program's output.
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
@@ -11,19 +11,19 @@ const TRACE: &str = "testdata/pgbench/pgbench.csv.zst --page-size 8KiB";
 
 /// The figures of one comparison.
 pub(crate) struct Figures {
-    /// What gives them.
+    /// Command that prints them.
     pub(crate) command: String,
     /// The sizes, in words.
     pub(crate) conditions: String,
     header: Vec<&'static str>,
-    /// By name, in order.
+    /// Rows by name, in order.
     rows: Vec<Row>,
 }
 
 struct Row {
     name: String,
     cells: Vec<String>,
-    /// What is compared: less is better.
+    /// Compared figure: less is better.
     score: f64,
 }
 
@@ -110,7 +110,7 @@ struct Response {
 }
 
 impl Figures {
-    /// All policies on one hierarchy.
+    /// Return all policies on one hierarchy.
     pub(crate) fn of_policies(program: &Program) -> Result<Self> {
         let command = format!("compare {TRACE} --policy all --tier ram=2% --tier flash=4x");
         let runs: Vec<Run> = program.json(&command)?;
@@ -154,7 +154,7 @@ impl Figures {
         Ok(Self { command, conditions, header, rows })
     }
 
-    /// All identifiers against the exact baseline.
+    /// Return all identifiers against the exact baseline.
     pub(crate) fn of_identifiers(program: &Program) -> Result<Self> {
         let command = format!("hot {TRACE} --identifier all --baseline wdac");
         let Identification { trace, identifiers } = program.json(&command)?;
@@ -181,7 +181,7 @@ impl Figures {
         Ok(Self { command, conditions, header, rows })
     }
 
-    /// All write buffers before one drive.
+    /// Return all write buffers before one drive.
     pub(crate) fn of_buffers(program: &Program) -> Result<Self> {
         let command = format!(
             "buffer {TRACE} --policy all --size 8MiB --ssd ssdsim --ssd-size fit --closed-loop 4"
@@ -223,7 +223,7 @@ impl Figures {
         Ok(Self { command, conditions, header, rows })
     }
 
-    /// A table of those for which `link` makes a cell of the name.
+    /// Return a table of those for which `link` makes a cell of the name.
     pub(crate) fn table(&self, link: impl Fn(&str) -> Option<String>) -> String {
         let row = |row: &Row| {
             let mut cells = vec![link(&row.name)?];
@@ -233,7 +233,7 @@ impl Figures {
         table(&self.header, &self.rows.iter().filter_map(row).collect::<Vec<_>>())
     }
 
-    /// How many of `names` are better than the one.
+    /// Count those of `names` that are better than the one.
     pub(crate) fn better(&self, name: &str, names: &[&str]) -> Result<usize> {
         let row = self.rows.iter().find(|row| row.name == name);
         let row =

@@ -19,15 +19,15 @@ pub(crate) fn is_document(path: &str) -> bool {
 /// A link or an image.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Where it leads, as it is written.
+    /// Destination, as it is written.
     pub(crate) destination: String,
-    /// Where that is written; nowhere for a link by reference.
+    /// Place of the destination in the text; `None` for a link by reference.
     pub(crate) place: Option<Range<usize>>,
     /// The line it begins on, from 1.
     pub(crate) line: usize,
 }
 
-/// Where a link leads inside the project.
+/// Target of a link inside the project.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The file or folder.
@@ -36,7 +36,7 @@ pub(crate) struct Target {
     pub(crate) anchor: String,
 }
 
-/// All links of a document.
+/// Return all links of a document.
 pub(crate) fn links(text: &str) -> Vec<Link> {
     let mut links = vec![];
     for (event, range) in parser(text).into_offset_iter() {
@@ -55,7 +55,7 @@ pub(crate) fn links(text: &str) -> Vec<Link> {
     links
 }
 
-/// Where the destination of an inline link is written.
+/// Return the place where the destination of an inline link is written.
 fn place_of(text: &str, range: &Range<usize>, destination: &CowStr<'_>) -> Option<Range<usize>> {
     let link = &text[range.clone()];
     let parenthesis = link.rfind("](")?;
@@ -63,7 +63,8 @@ fn place_of(text: &str, range: &Range<usize>, destination: &CowStr<'_>) -> Optio
     Some(start..start + destination.len())
 }
 
-/// The names by which the headings of a document can be linked to, as mdBook and GitHub make them.
+/// Return the names by which the headings of a document can be linked to, as mdBook and GitHub make
+/// them.
 pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     let mut heading: Option<String> = None;
@@ -87,7 +88,7 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The name of a heading in a link.
+/// Return the name of a heading in a link.
 pub(crate) fn anchor(title: &str) -> String {
     let kept = title.trim().chars().filter_map(|character| match character {
         '_' | '-' => Some(character),
@@ -98,7 +99,7 @@ pub(crate) fn anchor(title: &str) -> String {
     kept.collect()
 }
 
-/// The first heading of a document, without its marks.
+/// Return the first heading of a document, without its marks.
 pub(crate) fn title(text: &str) -> Option<String> {
     let mut title: Option<String> = None;
     for event in parser(text) {
@@ -112,7 +113,7 @@ pub(crate) fn title(text: &str) -> Option<String> {
     None
 }
 
-/// Where a link of the document `from` leads, unless it leaves the project.
+/// Return the target of a link in the document `from`, unless it leaves the project.
 pub(crate) fn resolve(from: &str, destination: &str) -> Option<Target> {
     let is_external = destination.split_once(':').is_some_and(|(scheme, _)| {
         scheme
@@ -139,7 +140,7 @@ pub(crate) fn resolve(from: &str, destination: &str) -> Option<Target> {
     Some(Target { path: parts.join("/"), anchor })
 }
 
-/// The way from one document to a path.
+/// Return the way from one document to a path.
 pub(crate) fn relative(from: &str, to: &str) -> String {
     let mut from: Vec<&str> = from.split('/').collect();
     from.pop();
@@ -150,7 +151,7 @@ pub(crate) fn relative(from: &str, to: &str) -> String {
     up.chain(to[common..].iter().copied()).collect::<Vec<_>>().join("/")
 }
 
-/// A document whose links lead elsewhere: where `lead` says so.
+/// Return a document whose links lead elsewhere: where `lead` says so.
 pub(crate) fn redirected(text: &str, mut lead: impl FnMut(&str) -> Option<String>) -> String {
     let mut redirected = String::with_capacity(text.len());
     let mut done = 0;
@@ -168,7 +169,7 @@ pub(crate) fn redirected(text: &str, mut lead: impl FnMut(&str) -> Option<String
     redirected
 }
 
-/// What is wrong with the links of all documents, one line each. `exists` knows the files and
+/// Return the faults of the links of all documents, one line each. `exists` knows the files and
 /// folders besides.
 pub(crate) fn faults(documents: &Documents, exists: impl Fn(&str) -> bool) -> Faults {
     let anchors: BTreeMap<&str, BTreeSet<String>> =
@@ -200,12 +201,12 @@ pub(crate) fn faults(documents: &Documents, exists: impl Fn(&str) -> bool) -> Fa
     faults
 }
 
-/// What a check of links found.
+/// Findings of a check of links.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// Number of links that were looked at.
     pub(crate) links: usize,
-    /// What is wrong.
+    /// Faults.
     pub(crate) lines: Vec<String>,
 }
 

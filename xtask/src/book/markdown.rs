@@ -1,6 +1,6 @@
 //! Pieces of Markdown.
 
-/// A table.
+/// Return a table.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|")).collect();
@@ -14,7 +14,7 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     table
 }
 
-/// A number with commas.
+/// Return a number with commas.
 pub(crate) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -27,12 +27,12 @@ pub(crate) fn count(count: u64) -> String {
     text
 }
 
-/// A ratio in per cent.
+/// Return a ratio in per cent.
 pub(crate) fn percent(ratio: f64) -> String {
     format!("{:.2}", ratio * 100.0)
 }
 
-/// A text with a capital.
+/// Return a text with a capital.
 pub(crate) fn capital(text: &str) -> String {
     let mut characters = text.chars();
     characters

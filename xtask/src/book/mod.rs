@@ -35,7 +35,7 @@ use crate::console::{Session, copy_project};
 /// Pages whose commands are run, each in a clean copy of the project.
 const RUN_PAGES: [&str; 4] =
     ["docs/guide.md", "docs/tour.md", "docs/choose-a-policy.md", "docs/size-a-cache.md"];
-/// How long the commands of a page may take: the guide promises 15 minutes.
+/// Maximum time of a page's commands: the guide promises 15 minutes.
 const PAGE_PATIENCE: Duration = Duration::from_mins(15);
 /// The settings of mdBook, and where it finds them.
 const SETTINGS: [&str; 2] = ["docs/book.toml", "book.toml"];
@@ -61,7 +61,7 @@ pub(crate) fn make(root: &Path, built: Option<&Path>, is_rendered: bool) -> Resu
     if is_rendered { render(&folder) } else { Ok(()) }
 }
 
-/// All documents of the project.
+/// Return all documents of the project.
 fn read(root: &Path, files: &[String]) -> Result<Documents> {
     let mut documents = Documents::new();
     for path in files.iter().filter(|path| links::is_document(path)) {

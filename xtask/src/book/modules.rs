@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::markdown::capital;
 
-/// Where the core's sources are.
+/// Folder of the core's sources.
 pub(crate) const SOURCES: &str = "crates/thermocline-core/src";
 
-/// What a module says of itself.
+/// Header of a module.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The first paragraph.
@@ -21,7 +21,7 @@ pub(crate) struct Header {
     pub(crate) fields: Vec<(String, String)>,
 }
 
-/// The source file of a module of the core, as `module_path!()` names it.
+/// Return the source file of a module of the core, as `module_path!()` names it.
 pub(crate) fn file(root: &Path, module: &str) -> Result<String> {
     let inner = module.split_once("::").map_or("", |(_, inner)| inner).replace("::", "/");
     let places = [format!("{SOURCES}/{inner}.rs"), format!("{SOURCES}/{inner}/mod.rs")];
@@ -29,7 +29,7 @@ pub(crate) fn file(root: &Path, module: &str) -> Result<String> {
     file.with_context(|| format!("`{module}` has no file in `{SOURCES}`"))
 }
 
-/// The header of every file, by path.
+/// Return the header of every file, by path.
 pub(crate) fn headers(
     root: &Path,
     files: &BTreeMap<String, String>,
@@ -77,7 +77,7 @@ pub(crate) fn header(source: &str) -> Result<Header> {
     Ok(Header { title, idea: paragraphs.join("\n\n"), fields })
 }
 
-/// A text with items `(1)`, `(2)` and so on as a list; as it is if it has none.
+/// Return a text with items `(1)`, `(2)` and so on as a list; as it is if it has none.
 pub(crate) fn enumerated(text: &str) -> String {
     let text = format!(" {text}");
     let mut rest = text.as_str();

@@ -16,10 +16,10 @@ const INDEX: &str = "docs/api.md";
 const SOURCES: &str = "python/thermocline";
 /// Reads them.
 const READER: &str = include_str!("package.py");
-/// Where the modules go whose own names are not public.
+/// Page of the modules whose own names are not public.
 const TYPES: (&str, &str) = ("types", "Types of arguments");
 
-/// What a package makes public.
+/// Public parts of a package.
 #[derive(Deserialize)]
 pub(crate) struct Package {
     name: String,
@@ -47,7 +47,7 @@ struct Item {
     members: Vec<Self>,
 }
 
-/// A page for each module, behind one that lists all names.
+/// Return a page for each module, behind one that lists all names.
 pub(crate) fn pages(root: &Path) -> Result<Vec<(String, String)>> {
     let (python, _) = crate::python::interpreter()?;
     let output = Command::new(&python)
@@ -94,7 +94,7 @@ impl Package {
         Ok([(INDEX.to_owned(), index)].into_iter().chain(pages).collect())
     }
 
-    /// Where each name is described, methods by `Class.method`.
+    /// Return the place where each name is described, methods by `Class.method`.
     fn names(&self) -> Names {
         let mut names = Names::default();
         for module in &self.modules {
@@ -129,8 +129,8 @@ impl Module {
         format!("docs/api/{name}.md")
     }
 
-    /// The title, and what the module says of itself. The title is its first sentence, up to a comma
-    /// or a colon.
+    /// Return the title, and what the module says of itself. The title is its first sentence, up to
+    /// a comma or a colon.
     fn introduction(&self, names: &Names) -> Result<String> {
         if self.is_private() {
             return Ok(format!("# {}\n", TYPES.1));
@@ -151,7 +151,7 @@ impl Item {
         }
     }
 
-    /// The section of a name, and below it those of what it has.
+    /// Return the section of a name, and below it those of what it has.
     fn describe(&self, page: &str, class: &str, names: &Names) -> Result<String> {
         let Self { name, signature, bases, members, .. } = self;
         let (name, mark) = match class {

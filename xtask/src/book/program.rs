@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 /// The program.
 pub(crate) struct Program {
     path: PathBuf,
-    /// Where it runs: the root of the project.
+    /// Folder in which it runs: the root of the project.
     root: PathBuf,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Listed {
     pub(crate) parameters: Vec<Parameter>,
 }
 
-/// What can be set.
+/// Parameter that can be set.
 #[derive(Deserialize)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ struct Message {
 }
 
 impl Program {
-    /// The one that was built, or else one that is built now.
+    /// Return the one that was built, or else one that is built now.
     pub(crate) fn new(root: &Path, built: Option<&Path>) -> Result<Self> {
         let path = match built {
             Some(path) => path.to_owned(),
@@ -54,12 +54,12 @@ impl Program {
         Ok(Self { path, root: root.to_owned() })
     }
 
-    /// The folder that it lies in.
+    /// Return the folder that it lies in.
     pub(crate) fn folder(&self) -> Result<&Path> {
         self.path.parent().context("a program lies in a folder")
     }
 
-    /// What it prints.
+    /// Run a command and return its output.
     pub(crate) fn ask(&self, words: &[&str]) -> Result<String> {
         let output = Command::new(&self.path)
             .args(words)
@@ -76,7 +76,7 @@ impl Program {
             .with_context(|| format!("`thermocline {}` prints bytes", words.join(" ")))
     }
 
-    /// What it prints as JSON.
+    /// Run a command and parse its JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self, command: &str) -> Result<T> {
         let words: Vec<&str> = command.split_whitespace().chain(["--json"]).collect();
         serde_json::from_str(&self.ask(&words)?)

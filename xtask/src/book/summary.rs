@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::links::{self, Documents};
 
-/// The table of contents with the pages below generated ones, as mdBook takes it; links are those of
-/// the project. A part begins with `##` in `docs/`, where a document has one title, and with `#` here.
+/// Return the table of contents with the pages below generated ones, as mdBook takes it; links are
+/// those of the project. A part begins with `##` in `docs/`, where a document has one title, and
+/// with `#` here.
 pub(crate) fn expanded(
     path: &str,
     documents: &Documents,
@@ -29,7 +30,7 @@ pub(crate) fn expanded(
     summary
 }
 
-/// The pages that a table of contents lists, and what is wrong with it.
+/// Return the pages that a table of contents lists, and what is wrong with it.
 pub(crate) fn pages(
     path: &str,
     summary: &str,

@@ -1,4 +1,4 @@
-//! What is wrong with a book is found.
+//! Faults of a book are found.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn book(pages: &[(&str, &str)]) -> anyhow::Result<Book> {
     Book::new(documents(pages), &["src/x.rs".into(), "src/y.rs".into()], &children)
 }
 
-/// The faults of a book with these pages.
+/// Return the faults of a book with these pages.
 fn faults(pages: &[(&str, &str)]) -> String {
     book(pages).err().expect("it has faults").to_string()
 }

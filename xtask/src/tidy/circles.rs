@@ -26,7 +26,7 @@ pub(super) struct Crate {
     inline: BTreeSet<Module>,
     /// Modules that only tests have; those below them are theirs, too.
     for_tests: BTreeSet<Module>,
-    /// What the names that a module imports stand for.
+    /// Meanings of the names that a module imports.
     imports: BTreeMap<(Module, String), Module>,
     /// The paths that a file has, each with whether it passes on a name.
     paths: Vec<Reference>,
@@ -60,8 +60,8 @@ impl Crate {
         Ok(())
     }
 
-    /// The circles of more than one folder: of each group of modules that lead to each other, the shortest
-    /// one, from a module back to it.
+    /// Return the circles of more than one folder: of each group of modules that lead to each
+    /// other, the shortest one, from a module back to it.
     pub(super) fn circles(&self) -> Vec<String> {
         let imports = self.imports_by_module();
         let mut circles: Vec<Vec<&Module>> = vec![];
@@ -210,7 +210,7 @@ impl Crate {
         self.paths.push(Reference { file, module, names, is_passed_on });
     }
 
-    /// The modules that each module imports.
+    /// Return the modules that each module imports.
     fn imports_by_module(&self) -> BTreeMap<&Module, BTreeSet<&Module>> {
         let mut imports: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
         for reference in &self.paths {
@@ -224,7 +224,7 @@ impl Crate {
         imports
     }
 
-    /// The module that a path leads to, if it stays in the crate.
+    /// Return the module that a path leads to, if it stays in the crate.
     fn resolve(
         &self,
         module: &Module,
@@ -270,7 +270,7 @@ impl Crate {
         (1..=module.len()).any(|depth| self.for_tests.contains(&module[..depth]))
     }
 
-    /// The folder that a module lies in, or is.
+    /// Return the folder that a module lies in, or is.
     fn folder<'a>(&self, module: &'a Module) -> &'a [String] {
         let is_below = |other: &&Module| {
             other.len() > module.len() && other.starts_with(module) && !self.is_for_tests(other)
@@ -282,7 +282,7 @@ impl Crate {
     }
 }
 
-/// The shortest chain of imports from one module to another.
+/// Return the shortest chain of imports from one module to another.
 fn chain<'a>(
     imports: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
     from: &'a Module,
@@ -308,7 +308,7 @@ fn chain<'a>(
     None
 }
 
-/// The tokens behind `#[cfg(test)]`, if they begin with it.
+/// Return the tokens behind `#[cfg(test)]`, if they begin with it.
 fn after_test_attribute(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
     match tokens {
         [hash, TokenTree::Group(group), rest @ ..]
@@ -330,8 +330,8 @@ fn item_tokens(tokens: &[TokenTree]) -> usize {
     tokens.iter().position(is_end).map_or(tokens.len(), |end| end + 1)
 }
 
-/// The name of the module that these tokens declare, behind its attributes and visibility, and its body if
-/// it is here.
+/// Return the name of the module that these tokens declare, behind its attributes and visibility,
+/// and its body if it is here.
 fn declared_module(tokens: &[TokenTree]) -> Option<(String, Option<TokenStream>)> {
     match tokens {
         [hash, TokenTree::Group(_), rest @ ..] if is_punct(hash, '#') => declared_module(rest),
@@ -350,7 +350,7 @@ fn declared_module(tokens: &[TokenTree]) -> Option<(String, Option<TokenStream>)
     }
 }
 
-/// The names of a path that tokens begin with, and how many tokens they are.
+/// Return the names of a path that tokens begin with, and how many tokens they are.
 fn path(tokens: &[TokenTree]) -> (Vec<String>, usize) {
     let mut names = vec![];
     let mut at = 0;
@@ -385,7 +385,7 @@ fn name(module: &Module) -> String {
 mod tests {
     use super::*;
 
-    /// The circles of a crate with these files.
+    /// Return the circles of a crate with these files.
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let mut sources = Crate::default();
         for (file, text) in files {
@@ -394,8 +394,8 @@ mod tests {
         sources.circles()
     }
 
-    /// The circles of a crate with the modules `low`, `low::part` and `high`, the last of which knows the
-    /// second, where this is written in the second.
+    /// Return the circles of a crate with the modules `low`, `low::part` and `high`, the last of
+    /// which knows the second, where this is written in the second.
     fn circles_with(text: &str) -> Vec<String> {
         circles(&[
             ("lib.rs", "mod low; mod high; pub use high::High; pub use low::Part;"),

@@ -14,13 +14,13 @@ use prose::Prose;
 /// Lines of a source file, its tests not counted.
 const SOURCE_LINES_MAX: usize = 600;
 
-/// What two paragraphs of a document may have in common at their beginning, in bytes.
+/// Maximum number of bytes that two paragraphs of a document may have in common at their beginning.
 const SAME_BYTES_MAX: usize = 120;
 
-/// What the header of every policy says, in this order.
+/// Fields in the header of every policy, in this order.
 const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
 
-/// Which crates each crate may depend on, among those of the project.
+/// Crates of the project on which each crate may depend.
 const DEPENDENCIES: [(&str, &[&str]); 12] = [
     ("core", &[]),
     ("trace", &["core"]),
@@ -123,8 +123,9 @@ fn check_source(name: &str, text: &str, fault: &mut impl FnMut(String)) {
     }
 }
 
-/// What a crate of the Python extension has built in from outside of it is in Python's source
-/// distribution, which has these crates and what `pyproject.toml` names. The command line is not there.
+/// Check files that a crate of the Python extension includes from outside its folder: they must be
+/// in Python's source distribution, which has these crates and the files that `pyproject.toml`
+/// names. The command line is not there.
 fn check_built_in(name: &str, text: &str, package: &str, fault: &mut impl FnMut(String)) {
     let is_shipped = name.starts_with("crates/") && !name.starts_with("crates/thermocline/");
     if !is_shipped || name.contains("/tests/") {

@@ -23,9 +23,9 @@ use crate::uri::{NbdUri, ServerAddress};
 
 /// Connections to a server that allows several.
 const CONNECTIONS_MAX: usize = 4;
-/// How long a server may take to accept a connection, and for each step of the negotiation.
+/// Maximum time for a server to accept a connection, and for each step of the negotiation.
 const STEP_LIMIT: Duration = Duration::from_secs(5);
-/// How long a machine may leave sent bytes without confirmation.
+/// Maximum time that sent bytes may stay without confirmation by the other machine.
 const CONFIRMATION_LIMIT_MS: u32 = 30_000;
 /// The first pause after an attempt to connect again; each next one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -34,16 +34,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A socket's bytes are taken in turns of at most this many.
 const INPUT_BYTES: usize = 4 * INPUT_BYTES_MAX;
 
-/// What the cache wants to do with its backing store.
+/// Access to the backing store that the cache wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everything: a server that only reads is refused.
+    /// Read and write: a server that only reads is refused.
     ReadWrite,
     /// Reading; writes fail if the server only reads.
     ReadOnly,
 }
 
-/// What an export can do, as far as the driver needs to know.
+/// Capabilities of an export, as far as the driver needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) size_bytes: u64,
@@ -87,7 +87,7 @@ impl Terms {
 #[derive(Debug)]
 pub(super) struct Greeted {
     pub(super) transport: Transport,
-    /// What has arrived already.
+    /// Input that has arrived already.
     pub(super) input: Input,
 }
 
@@ -249,7 +249,7 @@ impl Stream {
         Err(failure)
     }
 
-    /// How long a call may block.
+    /// Limit the time that a call may block.
     fn limit(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {
@@ -263,7 +263,7 @@ impl Stream {
         }
     }
 
-    /// The socket, which never blocks from now on.
+    /// Return the socket, which never blocks from now on.
     fn into_socket(self) -> io::Result<Socket> {
         Ok(match self {
             Self::Tcp(stream) => {
@@ -335,7 +335,7 @@ impl Reconnecting {
         Ok(Self { contacts, is_given_up })
     }
 
-    /// The contact, once there is one.
+    /// Return the contact, once there is one.
     pub(super) fn take(&self) -> Option<Contact> {
         self.contacts.try_recv().ok()
     }

@@ -19,7 +19,7 @@ const OUTPUT_BYTES: usize = 256 << 10;
 /// one connection at a time.
 const CROWD: usize = 16;
 
-/// Why a connection cannot go on.
+/// Reason why a connection cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("{0}")]
@@ -72,7 +72,7 @@ impl Link {
         self.output.waiting().len() < OUTPUT_BYTES
     }
 
-    /// How many crowds of requests it has in flight.
+    /// Return the number of crowds of requests that it has in flight.
     pub(super) fn crowds(&self) -> usize {
         self.sent.len() / CROWD
     }
@@ -99,7 +99,7 @@ impl Link {
         entry.insert(Sent { header, part, received_bytes: 0, error: None, at: now });
     }
 
-    /// Refuses to wait longer if a request was sent so long ago.
+    /// Refuse to wait longer if a request was sent longer ago than `timeout`.
     pub(super) fn check(&self, now: Instant, timeout: Duration) -> Result<(), Fault> {
         let is_silent = |(_, sent): (usize, &Sent)| now.duration_since(sent.at) >= timeout;
         if self.sent.iter().any(is_silent) { Err(Fault::Silent(timeout)) } else { Ok(()) }
@@ -151,7 +151,7 @@ impl Link {
     }
 }
 
-/// Does what an event says.
+/// Process an event.
 fn take(sent: &mut Slab<Sent>, event: &Event<'_>, orders: &mut Orders) -> Result<(), Fault> {
     match *event {
         Event::Data { cookie, offset_bytes, bytes } => {
@@ -186,7 +186,7 @@ fn take(sent: &mut Slab<Sent>, event: &Event<'_>, orders: &mut Orders) -> Result
     Ok(())
 }
 
-/// Where a request in flight is kept; the codec lets no other cookie through.
+/// Return the index of a request in flight; the codec lets no other cookie through.
 fn key(cookie: u64) -> usize {
     usize::try_from(cookie).expect("the cookie of a request in flight")
 }

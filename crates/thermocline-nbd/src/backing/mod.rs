@@ -41,34 +41,34 @@ use crate::uri::NbdUri;
 
 /// The reconnecting thread's token; those of links are their places.
 const RECONNECTED: u64 = u64::MAX;
-/// How long to sleep at most before connections are looked at for requests without answer.
+/// Maximum sleep before connections are checked for requests without answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How long the driver is patient, unless it is given another time.
+/// Default time that the driver waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a server may be away before operations fail, unless the driver is given another time.
+/// Default time that a server may be away before operations fail.
 const GRACE: Duration = Duration::from_secs(5);
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 8;
 
-/// Why a server cannot be a backing store.
+/// Reason why a server cannot be a backing store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackingError {
     /// The server cannot be reached.
     #[error("cannot connect to `{server}`: {source}")]
     Connect {
-        /// Where it listens.
+        /// Address of the server.
         server: String,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The server does not agree.
     #[error("`{server}`: {source}")]
     Refused {
-        /// Where it listens.
+        /// Address of the server.
         server: String,
-        /// What it says, or does wrong.
+        /// Error of the server or of its protocol.
         source: ProtocolError,
     },
     /// Certificates cannot be used.
@@ -77,7 +77,7 @@ pub enum BackingError {
     /// The server does not write.
     #[error("`{server}` serves the export read-only: use `write_mode = \"read-only\"`")]
     ReadOnly {
-        /// Where it listens.
+        /// Address of the server.
         server: String,
     },
     /// Pages are no multiples of what the server takes.
@@ -86,9 +86,9 @@ pub enum BackingError {
          `page_size` of {minimum_bytes} bytes or a multiple of that"
     )]
     BlockSize {
-        /// Where it listens.
+        /// Address of the server.
         server: String,
-        /// What it takes, in bytes.
+        /// Minimum size that it takes, in bytes.
         minimum_bytes: u32,
         /// Bytes of a page.
         page_bytes: usize,
@@ -96,7 +96,7 @@ pub enum BackingError {
     /// After a lost connection the export has another size.
     #[error("`{server}` has {found_bytes} bytes now, it had {known_bytes}")]
     OtherSize {
-        /// Where it listens.
+        /// Address of the server.
         server: String,
         /// The size now.
         found_bytes: u64,
@@ -106,9 +106,9 @@ pub enum BackingError {
     /// The system refuses something to wait with.
     #[error("cannot wait for `{server}`: {source}")]
     Events {
-        /// Where it listens.
+        /// Address of the server.
         server: String,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -140,26 +140,27 @@ impl NbdBacking {
         Ok(Self { uri, access, contact, timeout: TIMEOUT, grace: GRACE })
     }
 
-    /// How long a request may stay without answer; then the driver gives the connections up, and every
-    /// request on them fails.
+    /// Limit the time that a request may stay without answer; then the driver closes the
+    /// connections, and every request on them fails.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// How long a server that closed its connections may be away before what it was asked fails.
+    /// Limit the time that a server that closed its connections may be away before its requests
+    /// fail.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// The size of the export, in bytes.
+    /// Return the size of the export, in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.contact.terms.size_bytes
     }
 }
 
-/// What an export must be like.
+/// Requirements of an export.
 #[derive(Clone, Debug)]
 struct Needs {
     server: String,
@@ -203,12 +204,12 @@ pub struct NbdDriver {
     grace: Duration,
     /// Since when the server is away, if what it is asked may be kept.
     missed_at: Option<Instant>,
-    /// When the links were looked at last for requests without answer.
+    /// Time of the last check of the links for requests without answer.
     looked_at: Instant,
     /// Readable when a link or the reconnecting thread has something.
     poller: OwnedFd,
     reconnected: Arc<OwnedFd>,
-    /// Whose events were found last, by token.
+    /// Tokens of the connections whose events were found last.
     found: Vec<u64>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Part {
     pub(super) length_bytes: u32,
 }
 
-/// What a request is a part of.
+/// Operation that a request is a part of.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Operation(OperationId),
@@ -41,7 +41,7 @@ struct Flying {
     /// None if the operation waits for a server: it is kept to be asked for when one is there.
     parts_left: u32,
     error: Option<DeviceError>,
-    /// When a server was first missed that the operation needs.
+    /// Time at which a server that the operation needs was first missed.
     missed_at: Option<Instant>,
 }
 
@@ -49,7 +49,7 @@ struct Flying {
 #[derive(Debug)]
 struct Question {
     range: Range<u64>,
-    /// What the server told, from the beginning of the range on.
+    /// Extents that the server reported, from the beginning of the range on.
     told: Vec<Allocation>,
 }
 
@@ -57,7 +57,7 @@ struct Question {
 #[derive(Debug)]
 pub(super) struct Orders {
     frames: Arc<Frames>,
-    /// By the number of the operation.
+    /// Operations by their number.
     operations: Vec<Option<Flying>>,
     operations_left: usize,
     questions: BTreeMap<u64, Question>,
@@ -87,7 +87,7 @@ impl Orders {
         }
     }
 
-    /// The frames of the shard whose operations are taken.
+    /// Return the frames of the shard whose operations are taken.
     pub(super) fn frames(&self) -> &Frames {
         &self.frames
     }
@@ -141,7 +141,7 @@ impl Orders {
         self.operations_left += 1;
     }
 
-    /// What the server is to be asked for; nothing if the operation is done without it.
+    /// Return the request to send to the server; `None` if the operation needs none.
     fn request<'a>(
         &mut self,
         kind: OperationKind,
@@ -209,14 +209,15 @@ impl Orders {
         }
     }
 
-    /// The operation of a request that moves bytes, and where in it an offset lies.
+    /// Return the operation of a request that moves bytes, and where in it an offset lies.
     fn place(&self, part: &Part, offset_bytes: u64) -> (&Operation, u64) {
         let Owner::Operation(id) = part.owner else { unreachable!("a question moves no bytes") };
         let flying = self.operations[id.0 as usize].as_ref().expect("its parts are in flight");
         (&flying.operation, offset_bytes - flying.operation.offset_bytes)
     }
 
-    /// Takes what a server tells of extents: pairs of length and status from the part's beginning on.
+    /// Take the extents that a server reports: pairs of length and status from the part's beginning
+    /// on.
     pub(super) fn take_extents(&mut self, part: &Part, descriptors: &[u8]) {
         let Owner::Question(tag) = part.owner else { return };
         let Some(question) = self.questions.get_mut(&tag) else { return };
@@ -324,7 +325,7 @@ impl Orders {
     }
 }
 
-/// How long the next request of so many bytes may be.
+/// Return the length of the next request of an operation that has `bytes` left.
 fn length(terms: &Terms, bytes: u64) -> u32 {
     u32::try_from(bytes).map_or(terms.maximum_bytes, |bytes| bytes.min(terms.maximum_bytes))
 }

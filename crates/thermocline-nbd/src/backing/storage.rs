@@ -21,13 +21,13 @@ pub struct NbdStorage {
 }
 
 impl NbdStorage {
-    /// Reads and writes in pieces of so many bytes, a multiple of 4096; offsets are multiples of it.
+    /// Read and write in pieces of `page_bytes`, a multiple of 4096; offsets are multiples of it.
     ///
     /// # Errors
-    /// A server that takes only larger pieces.
+    /// If the server takes only larger pieces.
     ///
     /// # Panics
-    /// If `page_bytes` is no multiple of 4096.
+    /// If `page_bytes` is not a multiple of 4096.
     pub fn new(backing: NbdBacking, page_bytes: usize) -> Result<Self, BackingError> {
         let frames = Frames::new(1, page_bytes);
         let size_bytes = backing.size_bytes();
@@ -46,7 +46,7 @@ impl NbdStorage {
     }
 }
 
-/// An operation on the frame.
+/// Return an operation on the frame.
 ///
 /// # Safety
 /// Nothing else is in flight.

@@ -13,7 +13,7 @@ pub mod client;
 pub mod server;
 mod wire;
 
-/// Why a connection cannot go on.
+/// Reason why a connection cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
@@ -22,9 +22,9 @@ pub enum ProtocolError {
     Magic {
         /// The message.
         what: &'static str,
-        /// What it began with.
+        /// Actual first bytes.
         found: u64,
-        /// What it must begin with.
+        /// Expected first bytes.
         expected: u64,
     },
     /// The other side set handshake flags that it must not set.
@@ -48,7 +48,7 @@ pub enum ProtocolError {
     Export {
         /// The name, shortened.
         name: String,
-        /// Why not.
+        /// Reason.
         reason: &'static str,
     },
     /// A message that has no place here.
@@ -57,7 +57,7 @@ pub enum ProtocolError {
     /// The server refused an option.
     #[error("the server refuses {option} ({code}){separator}{message}", separator = if message.is_empty() { "" } else { ": " })]
     Refused {
-        /// What was asked for.
+        /// Requested option.
         option: &'static str,
         /// The error's name.
         code: &'static str,

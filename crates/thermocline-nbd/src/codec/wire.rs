@@ -1,6 +1,6 @@
 //! Fields of messages: big-endian numbers and byte strings of a known length.
 
-/// What is left of a message; each call takes a field off its front.
+/// Fields of a message that are not parsed yet; each call takes one off the front.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -29,20 +29,20 @@ impl<'a> Fields<'a> {
         self.chunk().map(u64::from_be_bytes)
     }
 
-    /// So many bytes.
+    /// Take `length` bytes.
     pub(super) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
         let (field, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         Some(field)
     }
 
-    /// A string after its length (32 bits).
+    /// Take a string after its length (32 bits).
     pub(super) fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.bytes(usize::try_from(length).ok()?)
     }
 
-    /// Everything that is left.
+    /// Take all remaining bytes.
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The length of something that was bounded before, as the wire has it.
+/// Return the length of something that was bounded before, as the wire has it.
 pub(super) fn length_u32(length: usize) -> u32 {
     u32::try_from(length).expect("every message is bounded far below 4 GiB")
 }

@@ -12,7 +12,7 @@ use crate::cached::Cached;
 
 const BYTES: u64 = 1000 << 12;
 
-/// What a door's user sees.
+/// Events that a door's user sees.
 #[derive(Debug, Default)]
 struct Seen {
     asked: VecDeque<(Piece, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! How clients are accepted, and which server gets them.
+//! Acceptance of clients, and their distribution to servers.
 
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering;

@@ -28,11 +28,11 @@ pub(super) const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
 /// A negotiation that has this many bytes of answers waiting gets no more.
 const HANDSHAKE_OUTPUT_BYTES_MAX: usize = 8 << 10;
 
-/// So many bytes of replies are sent before the next request is looked at, while they are in the
+/// Bytes of replies that are sent before the next request is looked at, while they are in the
 /// processor's cache, and so that the client has something to do.
 const OUTPUT_BYTES: usize = 128 << 10;
 
-/// Why a connection ended, other than by the client's leave.
+/// Reason why a connection ended without the client's request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("{0}")]
@@ -41,7 +41,7 @@ pub(super) enum Fault {
     Io(#[from] io::Error),
 }
 
-/// What the connections of a server have in common.
+/// State that the connections of a server share.
 #[derive(Debug)]
 pub(super) struct Shared<'a, S> {
     pub(super) exports: &'a [ExportInfo],
@@ -55,9 +55,9 @@ pub(super) struct Shared<'a, S> {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) transport: Transport,
-    /// When it came, or began to leave.
+    /// Time at which it came, or began to leave.
     pub(super) since: Instant,
-    /// What it held when the server counted last, in bytes.
+    /// Bytes that it held when the server counted last.
     pub(super) counted_bytes: usize,
     /// `true` if something was done for it in this turn.
     pub(super) is_active: bool,
@@ -70,38 +70,38 @@ pub(super) struct Connection {
     phase: Phase,
     work: Work,
     held_back: Option<HeldBack>,
-    /// What its requests may still cost in this turn.
+    /// Cost that its requests may still have in this turn.
     cost_left: i64,
     socket_state: SocketState,
     /// Bytes came since the server looked last.
     is_heard: bool,
-    /// When it took replies last, or had taken all.
+    /// Time at which it last took replies, or had taken all.
     taken_at: Instant,
-    /// When it sent something last, or was in the middle of nothing.
+    /// Time at which it last sent something, or was between two messages.
     whole_at: Instant,
-    /// When it had something to do last.
+    /// Time at which it last had something to do.
     busy_at: Instant,
 }
 
-/// Why input waits.
+/// Reason why input waits.
 #[derive(Clone, Copy, Debug)]
 enum HeldBack {
     /// The client must take answers of the negotiation first.
     Answers,
-    /// There is no room for a request, whose charge this is, in bytes.
+    /// The request, whose charge in bytes this is, does not fit.
     Request(usize),
-    /// There is no room for a whole input buffer.
+    /// A whole input buffer does not fit.
     Buffer,
     /// It had its share of this turn.
     Turn,
 }
 
-/// What is known of a socket's incoming side.
+/// State of a socket's incoming side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SocketState {
-    /// There is nothing to read.
+    /// Nothing to read.
     Empty,
-    /// There may be something.
+    /// Maybe something to read.
     Readable,
     /// The other side closed: it must be read to its end, however short a read is.
     Ending,
@@ -111,13 +111,15 @@ enum SocketState {
 enum Phase {
     Handshake(Handshake),
     Transmission(Requests, Negotiated),
-    /// Nothing more is read. What is in flight is waited for, and answered if the client listens:
-    /// then these are its terms.
+    /// Leaving: nothing more is read. Requests in flight are waited for, and answered if the client
+    /// listens: then these are its terms. What is in flight is waited for, and answered if the
+    /// client listens: then these are its terms.
     Leaving(Option<Negotiated>),
 }
 
 impl<S> Shared<'_, S> {
-    /// What a client is offered. Nobody listens in on a Unix socket, so TLS is never required there.
+    /// Return the offer to a client. Nobody can eavesdrop on a Unix socket, so TLS is never
+    /// required there. Nobody listens in on a Unix socket, so TLS is never required there.
     fn offer(&self, socket: &Socket) -> Offer<'_> {
         let tls = match (self.tls, socket) {
             (None, _) => TlsMode::Off,
@@ -129,7 +131,7 @@ impl<S> Shared<'_, S> {
 }
 
 impl Connection {
-    /// A client at a place among the server's connections.
+    /// Create a client at a place among the server's connections.
     pub(super) fn new(socket: Socket, index: usize, now: Instant) -> Self {
         let mut output = Output::default();
         let handshake = Handshake::new(&mut output.bytes);
@@ -172,8 +174,8 @@ impl Connection {
         !self.output.waiting().is_empty() || self.transport.holds_output()
     }
 
-    /// The bytes that it holds for its requests and its replies. What an arriving write is charged
-    /// includes its input buffer.
+    /// Return the bytes that it holds for its requests and its replies. What an arriving write is
+    /// charged includes its input buffer.
     pub(super) fn held_bytes(&self) -> usize {
         let input_bytes = if self.work.is_arriving() { 0 } else { self.input.capacity_bytes() };
         self.work.held_bytes() + self.output.capacity_bytes() + input_bytes
@@ -186,7 +188,7 @@ impl Connection {
         room.count(&mut self.counted_bytes, held_bytes);
     }
 
-    /// What it would have if it got that much more.
+    /// Return the claim with `wanted_bytes` more.
     fn claim(&self, wanted_bytes: usize) -> Claim {
         Claim {
             connection: self.work.connection(),
@@ -480,7 +482,7 @@ impl Connection {
         Ok(is_more)
     }
 
-    /// What of its share of this turn it used.
+    /// Return the part of its share of this turn that it used.
     pub(super) fn spent(&self, share: u64) -> u64 {
         u64::try_from(i64::try_from(share).unwrap_or(i64::MAX) - self.cost_left).unwrap_or(0)
     }
@@ -511,7 +513,8 @@ impl Connection {
     }
 }
 
-/// What a request, or a piece of a write, costs the server: its bytes, if it moves any, and a constant.
+/// Return the cost of a request, or of a piece of a write, to the server: its bytes, if it moves
+/// any, and a constant.
 fn cost(request: &Request, bytes: usize) -> i64 {
     let has_bytes = matches!(request.command, Command::Read | Command::Write);
     let bytes = if has_bytes { i64::try_from(bytes).unwrap_or(i64::MAX / 2) } else { 0 };

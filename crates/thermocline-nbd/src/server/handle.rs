@@ -17,7 +17,7 @@ pub struct Handle {
     pub(super) reaches: Vec<Reach>,
 }
 
-/// What a server shares with other threads.
+/// State that a server shares with other threads.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     pub(super) is_stopping: Arc<AtomicBool>,
@@ -88,7 +88,8 @@ impl Handle {
         self.reaches.iter().map(|reach| reach.clients.load(Ordering::Relaxed)).sum()
     }
 
-    /// The memory that requests and replies take now, in bytes; [`Settings::bytes_max`] bounds it.
+    /// Return the memory that requests and replies take now, in bytes; [`Settings::bytes_max`]
+    /// bounds it.
     pub fn held_bytes(&self) -> usize {
         self.reaches.iter().map(|reach| reach.held_bytes.load(Ordering::Relaxed)).sum()
     }

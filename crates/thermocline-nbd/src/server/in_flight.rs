@@ -10,12 +10,12 @@ use crate::service::{Piece, Tag};
 /// A range to be cached is handed over in parts of this many bytes, one after the other.
 const RANGE_PIECE_BYTES: u32 = 1 << 20;
 
-/// Which connection, request and piece a tag means.
+/// Connection, request and piece that a tag identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) connection: usize,
     pub(super) request: usize,
-    /// Where the piece begins, counted from the beginning of the request.
+    /// Offset of the piece from the beginning of the request.
     pub(super) done_bytes: u32,
 }
 
@@ -23,9 +23,9 @@ const CONNECTION_BITS: u32 = 12;
 /// One bit fewer than there is room for: the highest bit of a tag is for others who use a service.
 const REQUEST_BITS: u32 = 19;
 
-/// More clients than this cannot be told apart.
+/// Maximum number of clients that tags can identify.
 pub(super) const CONNECTIONS_MAX: usize = 1 << CONNECTION_BITS;
-/// More requests of one client than this cannot be told apart.
+/// Maximum number of requests of one client that tags can identify.
 pub(super) const REQUESTS_MAX: usize = 1 << REQUEST_BITS;
 
 impl Origin {
@@ -50,9 +50,9 @@ impl Origin {
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) request: Request,
-    /// What it and its reply may hold in memory, in bytes.
+    /// Memory that it and its reply may hold, in bytes.
     pub(super) held_bytes: usize,
-    /// How much of the request was handed over, in bytes.
+    /// Number of the request's bytes that were handed over.
     submitted_bytes: u32,
     /// Pieces that were handed over and not answered.
     outstanding: u32,
@@ -76,9 +76,9 @@ impl InFlight {
         }
     }
 
-    /// The next piece to hand over, and where it begins in the request: all pieces of a read at
-    /// once, those of a range to be cached one by one, trims and zeroes as a whole. The pieces of a write
-    /// come with their payload.
+    /// Return the next piece to hand over, and where it begins in the request: all pieces of a read
+    /// at once, those of a range to be cached one by one, trims and zeroes as a whole. The pieces
+    /// of a write come with their payload.
     pub(super) fn next_piece(&mut self) -> Option<(u32, Piece)> {
         let Request { command, offset_bytes, length_bytes, .. } = self.request;
         let done_bytes = self.submitted_bytes;
@@ -98,7 +98,7 @@ impl InFlight {
         Some(self.piece((length_bytes - done_bytes).min(limit_bytes)))
     }
 
-    /// The next piece, of a length that is known.
+    /// Return the next piece, of a length that is known.
     pub(super) fn piece(&mut self, length_bytes: u32) -> (u32, Piece) {
         let Request { command, flags, offset_bytes, .. } = self.request;
         let done_bytes = self.submitted_bytes;
@@ -121,15 +121,15 @@ impl InFlight {
         self.outstanding == 0 && (is_through || (self.error.is_some() && !is_write))
     }
 
-    /// What was not handed over will never come, so the request fails, whatever its pieces do.
+    /// Fail the request when its pieces end, as the rest of it will never come.
     pub(super) fn cut_short(&mut self) {
         self.request.length_bytes = self.submitted_bytes;
         self.error = self.error.or(Some(ErrorCode::ShuttingDown));
     }
 }
 
-/// The most memory that a request and its reply hold, in bytes: at least a little, so that the number
-/// of requests is bounded with their bytes.
+/// Return the most memory that a request and its reply hold, in bytes: at least a little, so that
+/// the number of requests is bounded with their bytes.
 pub(super) fn charge_bytes(request: &Request, negotiated: &Negotiated) -> usize {
     let length_bytes = request.length_bytes as usize;
     match request.command {

@@ -1,4 +1,4 @@
-//! Where clients come in.
+//! Sockets to which clients connect.
 
 use std::fmt;
 use std::fs::Permissions;
@@ -50,7 +50,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Who may connect at a Unix socket: whoever the permissions of its file let write.
+/// Access to a Unix socket: users to whom the permissions of its file grant writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketAccess {
     /// The permission bits, as in `0o660`.
@@ -112,7 +112,7 @@ impl Listener {
         }
     }
 
-    /// The next client, if one waits; the system probes its connection while it is idle.
+    /// Return the next client, if one waits; the system probes its connection while it is idle.
     pub(super) fn accept(&self) -> io::Result<Option<Socket>> {
         let socket = match self {
             Self::Tcp(listener) => listener.accept().and_then(|(stream, _)| {
@@ -138,7 +138,7 @@ impl Listener {
         }
     }
 
-    /// The address of a TCP listener.
+    /// Return the address of a TCP listener.
     pub(super) fn tcp_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
@@ -146,7 +146,7 @@ impl Listener {
         }
     }
 
-    /// The socket, to register it.
+    /// Return the socket, to register it.
     pub(super) fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(listener) => listener,

@@ -1,4 +1,4 @@
-//! A server: one thread that owns the sockets and drives what it serves.
+//! Server: one thread that owns the sockets and drives its services.
 //!
 //! Each turn of the loop reads what some clients have sent, each up to its share (`turns`), hands it to the
 //! services, lets them work, and sends each client all its answers in one call. Between turns the server
@@ -53,7 +53,7 @@ use crate::service::Service;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 256;
 
-/// How often connections are looked over for negotiations that take too long.
+/// Interval at which connections are checked for negotiations that take too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// The wakers' and services' tokens lie behind those of the connections and listeners.
@@ -61,7 +61,7 @@ const WAKER: Token = Token(usize::MAX);
 const SERVICE: Token = Token(usize::MAX - 1);
 const LISTENERS_FROM: usize = CONNECTIONS_MAX;
 
-/// How a server treats its clients.
+/// Settings for a server's treatment of clients.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// More clients at once are turned away; at most 4096.
@@ -75,7 +75,7 @@ pub struct Settings {
     /// fit into a share wait for the other half in turn. Not counted are 16 KiB of slack for each
     /// client, and what the sockets and TLS buffer.
     pub bytes_max: usize,
-    /// How long to look for work before sleeping, as long as that finds any; zero sleeps at once.
+    /// Time to look for work before sleeping, as long as that finds any; zero sleeps at once.
     pub spin: Duration,
     /// A client that has not chosen its export after this time is turned away.
     pub negotiation_limit: Duration,
@@ -111,13 +111,13 @@ impl Default for Settings {
 /// An export and what serves it.
 #[derive(Debug)]
 pub struct Export<S> {
-    /// What clients are told.
+    /// Information for clients.
     pub info: ExportInfo,
-    /// What holds its bytes.
+    /// Service that holds its bytes.
     pub service: S,
 }
 
-/// Why a server cannot start or go on.
+/// Reason why a server cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -140,13 +140,13 @@ pub enum ServerError {
     Export {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// Fault.
         reason: &'static str,
     },
     /// The system refuses to wait for events.
     #[error("cannot {action}")]
     Events {
-        /// What was attempted.
+        /// Attempted action.
         action: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -178,7 +178,7 @@ pub struct Server<S> {
     was_refused: bool,
     was_woken: bool,
     turns_since_poll: u32,
-    /// What clients had since the system was asked for others.
+    /// Cost of the clients served since the system was asked for others.
     cost_since_poll: u64,
     spin: Spin,
     last_sweep: Instant,
@@ -191,7 +191,7 @@ pub struct Server<S> {
 }
 
 impl<S: Service> Server<S> {
-    /// A server that does not listen yet.
+    /// Create a server that does not listen yet.
     ///
     /// # Errors
     /// If an export has no proper name, or the name of another, or the system refuses.
@@ -260,14 +260,14 @@ impl<S: Service> Server<S> {
         Ok(address)
     }
 
-    /// What reaches this server from other threads.
+    /// Return the handle by which other threads reach this server.
     pub fn handle(&self) -> Handle {
         Handle { reaches: vec![self.reach.clone()] }
     }
 
-    /// Has this server, which accepts the clients, give each to the one of these servers that has the
-    /// fewest. They serve the same exports, each in a thread of its own; together they have at most
-    /// `clients_max` clients.
+    /// Share the clients that this server accepts among these servers: each client goes to the one
+    /// that has the fewest. They serve the same exports, each in a thread of its own; together they
+    /// have at most `clients_max` clients.
     pub fn share_clients(&mut self, others: &[Self], clients_max: usize) {
         self.siblings = others.iter().map(|server| server.reach.clone()).collect();
         self.all_clients_max = clients_max;
@@ -318,7 +318,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// What was served, once the server has ended.
+    /// Return the services, once the server has ended.
     pub fn into_services(self) -> Vec<S> {
         self.services
     }

@@ -1,4 +1,4 @@
-//! Which exports can be offered together.
+//! Check of exports that are offered together.
 
 use super::ServerError;
 use crate::protocol::{ExportInfo, STRING_BYTES_MAX};

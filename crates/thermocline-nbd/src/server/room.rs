@@ -1,4 +1,4 @@
-//! How much memory clients may take, all together, and in which order they get it.
+//! Memory that clients may take, all together, and the order in which they get it.
 //!
 //! Each client may always hold its *share*: half of the limit, divided by the number of clients that
 //! the server accepts. A client that stops reading therefore never holds up the small requests of
@@ -30,16 +30,16 @@ pub(super) struct Room {
 pub(super) struct Claim {
     /// The connection's place.
     pub(super) connection: usize,
-    /// What it holds already, in bytes.
+    /// Bytes that it holds already.
     pub(super) held_bytes: usize,
-    /// What it wants, in bytes.
+    /// Bytes that it wants.
     pub(super) wanted_bytes: usize,
-    /// Nothing of it is in flight, and it took all its replies.
+    /// `true` if nothing of it is in flight, and it took all its replies.
     pub(super) is_idle: bool,
 }
 
 impl Room {
-    /// The room of a server.
+    /// Return the room of a server.
     pub(super) fn new(bytes_max: usize, client_bytes_max: usize, clients_max: usize) -> Self {
         let share_bytes = bytes_max / 2 / clients_max.max(1);
         Self {
@@ -53,17 +53,17 @@ impl Room {
         }
     }
 
-    /// What all connections hold, in bytes.
+    /// Return the bytes that all connections hold.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// The bytes that an idle client may keep for its next request.
+    /// Return the bytes that an idle client may keep for its next request.
     pub(super) fn kept_bytes_max(&self) -> usize {
         self.share_bytes / 4
     }
 
-    /// The connection that gets the pool next.
+    /// Return the connection that gets the pool next.
     pub(super) fn next(&self) -> Option<usize> {
         self.queue.front().copied()
     }

@@ -1,4 +1,4 @@
-//! How long to look for work before sleeping.
+//! Time to look for work before sleeping.
 //!
 //! Sleeping costs a switch to another thread and back, longer than a client on another core needs for
 //! its next request. So the server looks again and again for a while before it sleeps, as long as
@@ -27,7 +27,7 @@ impl Spin {
         Self { length, skips: 0, penalty: 0 }
     }
 
-    /// How long to look before this sleep, if at all.
+    /// Return the time to look before this sleep, if at all.
     pub(super) fn begin(&mut self) -> Option<Duration> {
         if self.length.is_zero() {
             return None;

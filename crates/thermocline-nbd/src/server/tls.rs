@@ -22,7 +22,7 @@ pub struct Certificates {
     pub client_roots: Option<PathBuf>,
 }
 
-/// Why certificates cannot be used.
+/// Reason why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -31,7 +31,7 @@ pub enum TlsError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault.
         reason: String,
     },
     /// No certificate can have such a name.

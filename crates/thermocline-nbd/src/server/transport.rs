@@ -23,8 +23,8 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Has the system probe an idle TCP connection, so that a client whose machine is gone is
-    /// noticed within about two minutes.
+    /// Enable probes of an idle TCP connection, so that the server notices within about two minutes
+    /// that a client's machine is gone.
     pub(super) fn keep_alive(&self) -> io::Result<()> {
         let Self::Tcp(stream) = self else { return Ok(()) };
         sockopt::set_socket_keepalive(stream, true)?;
@@ -44,7 +44,7 @@ impl Socket {
         }
     }
 
-    /// The socket, to register it.
+    /// Return the socket, to register it.
     pub(crate) fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(stream) => stream,
@@ -82,12 +82,12 @@ impl Write for Socket {
     }
 }
 
-/// What a socket said.
+/// Result of a socket's read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// Bytes were read; the flag says whether the socket was emptied.
     Bytes { is_empty: bool },
-    /// There is nothing now.
+    /// Nothing now.
     Nothing,
     /// Nothing will ever come again.
     End,
@@ -105,14 +105,14 @@ impl Transport {
         Self { socket, tls: None }
     }
 
-    /// Everything from now on goes through TLS.
+    /// Switch the transport to TLS.
     pub(crate) fn start_tls(&mut self, configuration: &Arc<ServerConfig>) -> io::Result<()> {
         let tls = ServerConnection::new(Arc::clone(configuration)).map_err(io::Error::other)?;
         self.tls = Some(Box::new(tls.into()));
         Ok(())
     }
 
-    /// A socket on which TLS goes on, if it has begun.
+    /// Create a socket on which TLS goes on, if it has begun.
     pub(crate) fn resume(socket: Socket, tls: Option<Connection>) -> Self {
         Self { socket, tls: tls.map(Box::new) }
     }
@@ -193,8 +193,9 @@ impl Transport {
         Ok(())
     }
 
-    /// Send what waits and, behind it, these pieces from where they lie. What the socket does not take of the
-    /// pieces is copied to `output`: whoever owns them never waits for a client.
+    /// Send the waiting output and, after it, these pieces from where they lie. What the socket
+    /// does not take of the pieces is copied to `output`: whoever owns them never waits for a
+    /// client.
     ///
     /// An error of the socket shows when the output is sent next.
     pub(crate) fn send_with(&mut self, output: &mut Output, pieces: &[&[u8]]) {
@@ -315,7 +316,7 @@ impl Input {
         }
     }
 
-    /// The memory that it holds, in bytes.
+    /// Return the memory that it holds, in bytes.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -355,7 +356,7 @@ impl Input {
 pub(crate) struct Output {
     /// The newest of them; replies are appended here.
     pub(crate) bytes: Vec<u8>,
-    /// Those before, which are freed one by one as they are sent.
+    /// Buffers before, which are freed one by one as they are sent.
     sealed: VecDeque<Vec<u8>>,
     sealed_bytes: usize,
     /// Bytes of the first buffer that were sent.
@@ -364,8 +365,9 @@ pub(crate) struct Output {
     has_moved: bool,
 }
 
-/// What an output buffer has beyond this many bytes is given back when it is empty. Less, and a
-/// client that reads much at a time has the system map and clear its buffer anew each time.
+/// Size above which an output buffer is given back when it is empty. A smaller limit would make the
+/// system map and clear the buffer again each time for a client that reads much at a time. Less,
+/// and a client that reads much at a time has the system map and clear its buffer anew each time.
 const OUTPUT_KEPT_BYTES: usize = 4 << 20;
 
 /// A buffer of replies is sealed when it would grow beyond this many bytes.
@@ -375,17 +377,17 @@ const CHUNK_BYTES: usize = 256 << 10;
 pub(crate) const SLACK_BYTES_MAX: usize = 16 << 10;
 
 impl Output {
-    /// The next bytes to send; empty only if nothing waits.
+    /// Return the next bytes to send; empty only if nothing waits.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.sealed.front().unwrap_or(&self.bytes)[self.sent..]
     }
 
-    /// All bytes that wait.
+    /// Return all bytes that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.sealed.iter().map(Vec::len).sum::<usize>() + self.bytes.len() - self.sent
     }
 
-    /// The memory that it holds, in bytes.
+    /// Return the memory that it holds, in bytes.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.sealed_bytes + self.bytes.capacity()
     }
@@ -443,7 +445,7 @@ impl Output {
         }
     }
 
-    /// Begins anew once all is sent.
+    /// Start from the beginning of the buffer once all is sent.
     fn tidy(&mut self) {
         if self.waiting().is_empty() {
             self.bytes.clear();
@@ -461,7 +463,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that differ from place to place.
+    /// Return the bytes that differ from place to place.
     fn pattern(length: usize, first: usize) -> Vec<u8> {
         (0..=250).cycle().skip(first).take(length).collect()
     }

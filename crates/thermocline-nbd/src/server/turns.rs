@@ -1,4 +1,5 @@
-//! Whose turn it is: clients are served in the order of what they have had, not of how much they ask for.
+//! Turns of clients: they are served by the service that they have had, not by how much they ask
+//! for.
 //!
 //! Each client has a time of its own, which runs with the cost of its requests, and the time of all is that
 //! of the client whose turn it was. The client whose time is the earliest is served next, for a share at
@@ -19,19 +20,20 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a request costs besides its bytes, in bytes.
+/// Cost of a request besides its bytes, in bytes.
 pub(super) const REQUEST_COST: i64 = 4 << 10;
 
-/// What one client may use at a time.
+/// Cost that one client may use at a time.
 pub(super) const SHARE: u64 = 256 << 10;
 
-/// What a turn may cost in all before the system is asked for other clients: about a fifth of a millisecond.
+/// Cost of a turn in all before the system is asked for other clients: about a fifth of a
+/// millisecond.
 pub(super) const TURN_COST: u64 = 512 << 10;
 
 /// A client among those that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
-    /// What it has had, on the scale of all clients.
+    /// Service that it has had, on the scale of all clients.
     time: u64,
     /// `true` if it waits for its turn.
     is_waiting: bool,
@@ -49,7 +51,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Has a client wait for its turn, unless it does.
+    /// Queue a client for its turn, unless it is queued.
     pub(super) fn join(&mut self, client: usize, standing: &mut Standing) {
         if !standing.is_waiting {
             standing.is_waiting = true;
@@ -59,7 +61,8 @@ impl Turns {
         }
     }
 
-    /// The next client, which waits no more. It may have gone, or have come after the one that waited.
+    /// Return the next client, which waits no more. It may have gone, or have come after the one
+    /// that waited.
     pub(super) fn next(&mut self) -> Option<usize> {
         self.waiting.pop().map(|Reverse((_, _, client))| client)
     }
@@ -116,8 +119,8 @@ mod tests {
         assert!(most - least <= 2 * SHARE, "{had:?}");
     }
 
-    /// Serves so many turns of one client in turn with as many others as there are; returns how many of
-    /// these come before each of its requests, at most.
+    /// Serve some requests of one client in turn with as many others as there are; return the
+    /// maximum number of theirs that come before each of its own.
     fn wait_of_one(others: usize, cost: u64, requests: usize) -> usize {
         let mut turns = Turns::default();
         let mut standings = vec![Standing::default(); others + 1];

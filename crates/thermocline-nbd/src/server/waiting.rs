@@ -1,4 +1,4 @@
-//! How the server waits for something to do, and learns which clients have something.
+//! Waiting for something to do: the server learns which clients have something.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::service::Service;
 /// Clients that are looked at while spinning; more are left to the system.
 const SPUN_CLIENTS_MAX: usize = 4;
 
-/// While there is work, the system is asked for more of it after so many turns at the latest: if requests
+/// Maximum number of turns, while there is work, before the system is asked for more: if requests
 /// come one by one, each call costs more than they do.
 const TURNS_PER_POLL: u32 = 16;
 
@@ -93,7 +93,7 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// How long to sleep at most.
+    /// Return the maximum time to sleep.
     fn wait_limit(&self) -> Option<Duration> {
         let services = self.services.iter().filter_map(Service::wait_limit);
         let has_impatience = self.was_refused
@@ -102,7 +102,7 @@ impl<S: Service> Server<S> {
         services.chain(has_impatience.then(|| self.sweep_interval())).min()
     }
 
-    /// How often clients are looked over: often enough for limits of a few seconds.
+    /// Return the interval at which clients are checked: often enough for limits of a few seconds.
     pub(super) fn sweep_interval(&self) -> Duration {
         let Settings { send_limit, idle_limit, .. } = self.settings;
         let shortest = idle_limit.map_or(send_limit, |limit| limit.min(send_limit));

@@ -13,11 +13,12 @@ use crate::service::{ExtentRange, Reply, Service};
 /// Replies without data are shorter than this.
 pub(super) const REPLY_BYTES: usize = 128;
 
-/// A read of so many bytes is sent from where they lie, together with the replies before it. Shorter ones
-/// are copied, so that many of them are sent by one call of the system.
+/// Size from which a read is sent from where its bytes lie, together with the replies before it.
+/// Shorter ones are copied, so that one call of the system sends many of them. Shorter ones are
+/// copied, so that many of them are sent by one call of the system.
 const GATHERED_BYTES_MIN: usize = 32 << 10;
 
-/// Where replies go.
+/// Destination of replies.
 #[derive(Debug)]
 pub(super) struct Outlet<'a> {
     pub(super) transport: &'a mut Transport,
@@ -44,7 +45,7 @@ pub(super) struct Arrived<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// What one client has in flight.
+/// Requests of one client that are in flight.
 #[derive(Debug)]
 pub(super) struct Work {
     /// The client's place among the server's connections.
@@ -60,7 +61,7 @@ impl Work {
         Self { connection, in_flight: Slab::new(), held_bytes: 0, arriving: None }
     }
 
-    /// The client's place among the server's connections.
+    /// Return the client's place among the server's connections.
     pub(super) fn connection(&self) -> usize {
         self.connection
     }
@@ -78,7 +79,7 @@ impl Work {
         self.arriving.is_some()
     }
 
-    /// What the requests may hold in memory, in bytes.
+    /// Return the memory that the requests may hold, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
     }

@@ -1,4 +1,4 @@
-//! What two shards send each other: batches in both directions, and a bell that wakes the receiver.
+//! Link between two shards: batches in both directions, and a bell that wakes the receiver.
 //!
 //! A shard collects what it has for another one during a turn of its loop, and sends all of it in one
 //! message at the end. Nobody waits for a queue, and none grows without bound: a shard has at most
@@ -22,7 +22,7 @@ use crate::service::{Piece, Tag};
 /// Orders of one shard to another that are not answered, at most.
 const ORDERS_MAX: usize = 1024;
 
-/// Which request of a shard an order is for.
+/// Request of a shard that an order is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A request that one shard serves.
@@ -67,7 +67,7 @@ pub(super) struct Order {
     pub(super) buffer: Vec<u8>,
 }
 
-/// What a part gives besides its outcome.
+/// Result of a part besides its outcome.
 #[derive(Debug, Default)]
 pub(super) enum Given {
     #[default]
@@ -135,12 +135,12 @@ impl Bell {
     }
 }
 
-/// What a shard has for another one after a turn of its loop.
+/// Messages of a shard to another one after a turn of its loop.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// What the other one is to serve.
+    /// Orders that the other one is to serve.
     pub(super) orders: Vec<Order>,
-    /// What this one has served for it.
+    /// Orders that this one has served for it.
     pub(super) served: Vec<Served>,
     /// Replies of the other one that are not read any more.
     pub(super) returned: Vec<Lent>,
@@ -157,7 +157,7 @@ impl Batch {
 pub(super) struct Link {
     sender: Sender<Batch>,
     receiver: Receiver<Batch>,
-    /// What is to be sent at the end of this turn.
+    /// Batch to send at the end of this turn.
     outgoing: Batch,
     /// A batch that was taken out of, kept for its memory.
     spare: Option<Batch>,
@@ -169,7 +169,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Both ends, for two shards with these bells.
+    /// Create both ends, for two shards with these bells.
     pub(super) fn pair(one: &Arc<Bell>, other: &Arc<Bell>) -> (Self, Self) {
         let (to_one, at_one) = channel();
         let (to_other, at_other) = channel();
@@ -185,7 +185,7 @@ impl Link {
         (end(to_other, at_one, other), end(to_one, at_other, one))
     }
 
-    /// Has the other shard serve a request or a part of one.
+    /// Order the other shard to serve a request or a part of one.
     pub(super) fn order(&mut self, order: Order) {
         if self.unanswered == ORDERS_MAX {
             self.waiting.push_back(order);

@@ -29,7 +29,8 @@ use crate::cached::{Answer, Cached, Meter, Pieces, kind, push_extent};
 use crate::protocol::{Command, Context, ErrorCode, ExportInfo, Extent};
 use crate::service::{ExtentRange, Piece, Reply, Service, Tag};
 
-/// A request for the status of extents is answered for its first so many bytes; the client asks again.
+/// Number of bytes for which a request for the status of extents is answered; the client asks for
+/// the rest.
 const STATUS_BYTES_MAX: u32 = 64 << 20;
 
 /// Buffers that a shard keeps for later parts, and bytes that such a buffer may have.
@@ -58,7 +59,7 @@ struct Whole {
 }
 
 impl Whole {
-    /// Where the bytes of a part begin, and how many it has.
+    /// Return the start of a part's bytes, and their number.
     fn range(&self, part: u32) -> (u64, u32) {
         let (offset_bytes, length_bytes) = self.spanning.range(part);
         (offset_bytes, u32::try_from(length_bytes).expect("a part of a piece"))
@@ -74,14 +75,14 @@ struct Guest {
     buffer: Vec<u8>,
 }
 
-/// What was announced, and is asked for next.
+/// Announcement of the next question.
 #[derive(Debug)]
 enum Announced {
     /// A read that this shard served.
     Own(Tag),
     /// A read that another shard served.
     Lent(usize, Lent),
-    /// What the parts gave, with the bytes that each is of, in order.
+    /// Results of the parts, with the number of bytes of each, in order.
     Parts(Vec<(u32, Given)>),
 }
 
@@ -90,7 +91,7 @@ enum Announced {
 pub struct Sharded<D> {
     own: Cached<D>,
     map: ShardMap,
-    /// By the numbers of the shards; none for this one, and none at all if it is the only one.
+    /// Links by the numbers of the shards; `None` for this one, and empty if it is the only one.
     links: Vec<Option<Link>>,
     bell: Option<Arc<Bell>>,
     meter: Option<Box<dyn Meter>>,
@@ -109,7 +110,7 @@ pub struct Sharded<D> {
 }
 
 impl<D: Driver> Sharded<D> {
-    /// The shards of an export, in the order of their numbers.
+    /// Return the shards of an export, in the order of their numbers.
     ///
     /// # Errors
     /// If the system gives no more file descriptors.
@@ -151,7 +152,7 @@ impl<D: Driver> Sharded<D> {
         Ok(all.collect())
     }
 
-    /// Tells `meter` of every answer to a client of this shard from now on.
+    /// Report every answer to a client of this shard to `meter` from now on.
     #[must_use]
     pub fn with_meter(mut self, meter: Box<dyn Meter>) -> Self {
         if self.is_alone() {
@@ -162,17 +163,17 @@ impl<D: Driver> Sharded<D> {
         self
     }
 
-    /// What clients are told about the export.
+    /// Return the information about the export for clients.
     pub fn info(&self, name: &str, description: &str) -> ExportInfo {
         self.own.info(name, description)
     }
 
-    /// The engine of this shard, for what is no client's business.
+    /// Return the engine of this shard, for what is no client's business.
     pub fn engine_mut(&mut self) -> &mut Engine<D> {
         self.own.engine_mut()
     }
 
-    /// The engine of this shard.
+    /// Return the engine of this shard.
     pub fn into_engine(self) -> Engine<D> {
         self.own.into_engine()
     }
@@ -181,7 +182,7 @@ impl<D: Driver> Sharded<D> {
         self.links.is_empty()
     }
 
-    /// The shard that serves all of a request, if one does.
+    /// Return the shard that serves all of a request, if one does.
     fn only_shard(&self, piece: &Piece) -> Option<usize> {
         let end_bytes = piece.offset_bytes + u64::from(piece.length_bytes);
         let is_within = end_bytes <= self.map.extent_end(piece.offset_bytes);
@@ -197,7 +198,7 @@ impl<D: Driver> Sharded<D> {
         is_single.then(|| self.map.place(piece.offset_bytes).0)
     }
 
-    /// Has one shard serve a request.
+    /// Submit a request to one shard.
     fn submit_single(&mut self, tag: Tag, piece: &Piece, payload: &[u8], shard: usize) {
         let single = Single { tag, command: piece.command, since: Instant::now() };
         let number = self.singles.insert(single);
@@ -205,7 +206,7 @@ impl<D: Driver> Sharded<D> {
         self.have_served(shard, place, piece, payload);
     }
 
-    /// Has a shard serve something, this one or another.
+    /// Submit a piece to a shard, this one or another.
     fn have_served(&mut self, shard: usize, place: Place, piece: &Piece, bytes: &[u8]) {
         let Some(link) = &mut self.links[shard] else {
             return self.own.submit(place.to_tag(), piece, bytes);
@@ -216,7 +217,7 @@ impl<D: Driver> Sharded<D> {
         link.order(Order { place, piece: *piece, buffer });
     }
 
-    /// A request that one shard served is over.
+    /// End a request that one shard served.
     fn end_single(&mut self, number: u32, answer: Answer) -> (Reply, Single) {
         let single = self.singles.remove(number as usize);
         let Single { tag, command, since } = single;
@@ -307,8 +308,8 @@ impl<D: Driver> Sharded<D> {
         }
     }
 
-    /// The shard's engine answered something. Returns the reply if that was a whole request of a client of
-    /// this shard.
+    /// Return the shard's engine answered something. Returns the reply if that was a whole request
+    /// of a client of this shard.
     fn own_answered(&mut self, answer: Answer) -> Option<Reply> {
         if answer.tag.0 & GUEST != 0 {
             self.guest_answered(answer);
@@ -363,7 +364,7 @@ impl<D: Driver> Sharded<D> {
         (Given::Nothing, buffer)
     }
 
-    /// The extents of a piece that the engine has just found out about.
+    /// Return the extents of a piece that the engine has just found out about.
     fn extents_of(&mut self, piece: &Piece) -> Given {
         let Piece { offset_bytes, length_bytes, .. } = *piece;
         let range = ExtentRange { offset_bytes, length_bytes, count_max: usize::MAX };

@@ -14,7 +14,7 @@ const MIB: u32 = 1 << 20;
 
 type Shards = Vec<Sharded<MemoryDriver>>;
 
-/// So many shards of 16 MiB, 1 MiB in RAM and 4 MiB on flash.
+/// Create `count` shards of 16 MiB, 1 MiB in RAM and 4 MiB on flash.
 fn shards(count: u16) -> Shards {
     let map = ShardMap::new(NonZeroU16::new(count).unwrap(), 4096);
     let options = Options::new(4096, 256, 1024, PolicyOptions::named("hat").unwrap());
@@ -22,7 +22,7 @@ fn shards(count: u16) -> Shards {
     Sharded::all(engines.map(Result::unwrap).collect(), map).unwrap()
 }
 
-/// The answer to a request of a client of that shard, and what it gives.
+/// Return the answer to a request of a client of that shard, and what it gives.
 fn call(
     shards: &mut Shards,
     at: usize,
@@ -110,7 +110,7 @@ fn every_client_sees_what_any_other_wrote() {
     }
 }
 
-/// Where the extents of a shard begin, in bytes.
+/// Return the starts of a shard's extents, in bytes.
 fn extents_of(shards: &Shards, shard: usize) -> Vec<u64> {
     let starts = (0..16).map(|mib| u64::from(MIB) * mib);
     starts.filter(|&start| shards[0].map.place(start).0 == shard).collect()

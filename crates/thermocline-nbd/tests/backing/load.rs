@@ -15,16 +15,16 @@ const DEPTH: usize = 24;
 /// The longest time that anything may take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a server does with what it acknowledged when it is killed.
+/// Effect of a kill on the writes that a server acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// It keeps everything.
     Nothing,
-    /// It loses what was not flushed.
+    /// It loses everything that was not flushed.
     Unflushed,
 }
 
-/// What was ever written to a page: numbers that fill it, 0 for zeroes.
+/// History of a page's writes: numbers that fill it, 0 for zeroes.
 #[derive(Clone, Debug)]
 struct History {
     values: Vec<u64>,
@@ -32,8 +32,8 @@ struct History {
     floor: usize,
     /// The newest value whose write was answered.
     answered: usize,
-    /// The newest value that was answered when a flush failed: it and older ones may be gone, and whoever
-    /// flushes was told so.
+    /// Newest value that was answered when a flush failed: it and older ones may be gone, and the
+    /// flushing client was informed.
     doubtful: usize,
     is_busy: bool,
 }
@@ -49,7 +49,7 @@ enum Asked {
         count: usize,
         places: Vec<usize>,
     },
-    /// What had been answered of each page when the flush was submitted.
+    /// Answered writes of each page when the flush was submitted.
     Flush {
         answered: Vec<usize>,
     },

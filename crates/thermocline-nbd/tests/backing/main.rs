@@ -52,21 +52,21 @@ fn connect(uri: NbdUri) -> NbdBacking {
     NbdBacking::connect(uri, Access::ReadWrite).unwrap().with_grace(Duration::ZERO)
 }
 
-/// An engine of RAM alone.
+/// Return an engine of RAM alone.
 fn of_ram(options: Options, uri: NbdUri) -> Engine<NbdDriver> {
     let shard = Shard::new(options).unwrap();
     let driver = NbdDriver::new(connect(uri), shard.frames()).unwrap();
     Engine::new(shard, driver)
 }
 
-/// The same, but what the server was asked is kept for that long while it is away.
+/// Return the same, but what the server was asked is kept for that long while it is away.
 fn of_ram_within(options: Options, uri: NbdUri, grace: Duration) -> Engine<NbdDriver> {
     let shard = Shard::new(options).unwrap();
     let driver = NbdDriver::new(connect(uri).with_grace(grace), shard.frames()).unwrap();
     Engine::new(shard, driver)
 }
 
-/// An engine of RAM and a flash file.
+/// Return an engine of RAM and a flash file.
 fn of_flash<F: Driver>(
     folder: &Path,
     uri: NbdUri,
@@ -84,7 +84,7 @@ fn threads(frames: &Arc<Frames>, flash: DeviceFile) -> ThreadDriver {
     ThreadDriver::of_flash(frames, flash, 2).unwrap()
 }
 
-/// An operation on frames from `first` on.
+/// Return an operation on frames from `first` on.
 fn operation(
     pool: &Frames,
     id: u32,
@@ -106,7 +106,7 @@ fn operation(
     unsafe { Operation::new(parts, pool) }
 }
 
-/// Does operations, all at once, and gives their results in the order of their numbers.
+/// Carry out operations, all at once, and return their results in the order of their numbers.
 fn perform(
     driver: &mut NbdDriver,
     operations: Vec<Operation>,
@@ -128,7 +128,7 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| random.bits().to_le_bytes()[0]).collect()
 }
 
-/// Whatever the server offers, the bytes are right.
+/// Check that the bytes are right with every server.
 fn check_operations(uri: NbdUri, keeps_discarded: bool) {
     let frames = Frames::new(1024, 4096);
     let mut driver = NbdDriver::new(connect(uri), &frames).unwrap();
@@ -459,7 +459,7 @@ fn a_cache_at_rest_is_brought_home_over_nbd() {
     assert!(storage.read_at(0, &mut found).is_err());
 }
 
-/// A driver that waits for answers for a short time only.
+/// Return a driver that waits for answers for a short time only.
 fn impatient(uri: NbdUri, frames: &Arc<Frames>) -> NbdDriver {
     let backing = connect(uri).with_timeout(Duration::from_millis(200));
     NbdDriver::new(backing, frames).unwrap()

@@ -1,4 +1,5 @@
-//! What `NBD_FLAG_CAN_MULTI_CONN` promises: a flush on any connection covers what was answered on another.
+//! Tests the promise of `NBD_FLAG_CAN_MULTI_CONN`: a flush on any connection covers the writes
+//! answered on another.
 
 use thermocline_nbd::cached::Cached;
 use thermocline_nbd::protocol::{Command, transmission_flag as flag};

@@ -13,7 +13,7 @@ use super::certificates::write_certificates;
 use super::volatile::{Face, Running, disk};
 use super::{BYTES, check_nbdkit, check_operations, check_volatile, of_ram, options};
 
-/// The same address through TLS.
+/// Return the same address through TLS.
 fn secure(uri: NbdUri, folder: &Path) -> NbdUri {
     let (certificates, server_name) = (folder.to_owned(), "localhost".to_owned());
     NbdUri { tls: Some(TlsFiles { certificates, server_name }), ..uri }
@@ -68,7 +68,7 @@ fn is_about(error: &str, words: &str) -> bool {
     letters(error).contains(&letters(words))
 }
 
-/// The error of an attempt to connect.
+/// Return the error of an attempt to connect.
 fn refusal(uri: NbdUri) -> String {
     NbdBacking::connect(uri, Access::ReadWrite).map(drop).unwrap_err().to_string()
 }

@@ -30,10 +30,10 @@ pub(crate) struct Disk {
 
 pub(crate) type Shared = Arc<Mutex<Disk>>;
 
-/// How long clients may take to make a handshake of TLS.
+/// Maximum time for clients to make a handshake of TLS.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What serves the disk.
+/// Server of the disk.
 struct Volatile {
     disk: Shared,
     waiting: VecDeque<(Tag, Piece)>,
@@ -125,7 +125,7 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How an export presents itself.
+/// Properties that an export presents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Face {
     pub(crate) flags: u16,
@@ -160,7 +160,7 @@ impl Running {
         Self::start_with(disk, folder, face, None)
     }
 
-    /// The same with certificates, for clients that want TLS.
+    /// Return the same with certificates, for clients that want TLS.
     pub(crate) fn start_with(
         disk: &Shared,
         folder: &Path,
@@ -198,7 +198,7 @@ impl Running {
         uri(&self.socket)
     }
 
-    /// It answers nothing more, and loses what was not flushed.
+    /// Kill the server: it answers nothing more, and loses everything that was not flushed.
     pub(crate) fn kill(self) {
         let mut disk = self.disk.lock().unwrap();
         disk.is_dead = true;

@@ -11,7 +11,7 @@ use thermocline_nbd::server::Settings;
 use super::Running;
 use super::memory::Memory;
 
-/// A request that is right but for what is done to its bytes.
+/// Return a request that is right except for the changes to its bytes.
 fn write_request() -> Vec<u8> {
     let mut bytes = vec![];
     let (offset_bytes, length_bytes) = (0, 4096);

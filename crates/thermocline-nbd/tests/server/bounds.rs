@@ -14,7 +14,7 @@ use super::client::Client;
 use super::memory::Memory;
 
 const CLIENTS: usize = 40;
-/// What one client may exceed the limit by, besides its request: its input buffer, and slack.
+/// Excess over the limit by one client, besides its request: its input buffer, and slack.
 const EXCESS_BYTES: usize = 1 << 20;
 
 fn header(command: Command, length_bytes: u32) -> RequestHeader {

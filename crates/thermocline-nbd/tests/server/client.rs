@@ -24,7 +24,7 @@ impl Client {
         Self::connect_for(path, export, "thermocline:tier")
     }
 
-    /// The same for another context than that of tiers.
+    /// Return the same for another context than that of tiers.
     pub(crate) fn connect_for(path: &Path, export: &str, context: &str) -> io::Result<Self> {
         let mut stream = UnixStream::connect(path)?;
         // A server that hangs fails the test instead of hanging it.

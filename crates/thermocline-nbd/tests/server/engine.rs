@@ -36,7 +36,7 @@ fn serve<D: Driver + Send + 'static>(shard: Shard, driver: D) -> Running {
     Running::serve(vec![Export { info, service }], Settings::default(), false)
 }
 
-/// A cache over devices in memory.
+/// Return a cache over devices in memory.
 fn start(policy: &str, change: impl FnOnce(&mut Options)) -> Running {
     let shard = shard(policy, change);
     let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 2048 << 12);
@@ -96,7 +96,7 @@ fn fio_verifies_through_a_cache_of_another_server() {
     }
 }
 
-/// A cache of another server's export.
+/// Return a cache of another server's export.
 #[cfg(target_os = "linux")]
 fn cache_of(backing: &Running, folder: &Path) -> Running {
     use thermocline_engine::driver::split::SplitDriver;
@@ -148,7 +148,7 @@ fn extents(client: &mut Client, offset_bytes: u64, length_bytes: usize) -> Vec<(
     statuses.chunks(8).map(|it| (number(&it[..4]).into(), number(&it[4..]))).collect()
 }
 
-/// Whatever is said to be a hole reads as zeroes; holes are said to be there.
+/// Check that each reported hole reads as zeroes, and that holes are reported.
 fn check_holes(running: &Running, seed: u64) {
     const BYTES: u64 = 2048 << 12;
     let mut random = SplitMix64::new(seed);

@@ -16,7 +16,7 @@ use super::memory::Memory;
 /// Requests that are sent without waiting.
 const COUNT: usize = 5000;
 
-/// Bytes that differ from place to place.
+/// Return the bytes that differ from place to place.
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|place| ((place * 2_654_435_761 + seed) >> 13).to_le_bytes()[0]).collect()
 }
@@ -225,7 +225,7 @@ fn places_that_cannot_be_listened_at_are_refused() {
     assert!(server().listen(Listen::Unix(busy)).is_ok());
 }
 
-/// The mode, owner and group of a socket that a server listens at.
+/// Return the mode, owner and group of a socket that a server listens at.
 fn listened(place: impl FnOnce(PathBuf) -> Listen) -> Result<(u32, u32, u32), ServerError> {
     use std::os::unix::fs::MetadataExt as _;
 

@@ -22,7 +22,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// So many zeroes.
+    /// Create a disk of `size_bytes` zeroes.
     pub(crate) fn new(size_bytes: usize) -> Self {
         let waiting = VecDeque::new();
         Self { bytes: vec![0; size_bytes], waiting, delay_drives: 0, drives: 0, broken_bytes: 0..0 }
@@ -34,7 +34,7 @@ impl Memory {
         self
     }
 
-    /// What a client is told about it.
+    /// Return its information for clients.
     pub(crate) fn info(&self, name: &str) -> ExportInfo {
         ExportInfo {
             name: name.into(),

@@ -22,7 +22,7 @@ const REQUEST: u64 = (1 << 32) - PAGE;
 /// Pages that the cache holds.
 const HELD: [u64; 3] = [0, 1_000_000, 2_000_000];
 
-/// What the backing store was asked to do without bytes: kind, first byte, length.
+/// Requests to the backing store without bytes: kind, first byte, length.
 type Blanks = Arc<Mutex<Vec<(OperationKind, u64, u64)>>>;
 
 /// Devices that succeed in everything and keep nothing.
@@ -50,7 +50,7 @@ impl Driver for Counting {
     }
 }
 
-/// A cache in front of 16 TiB that holds three pages of them.
+/// Return a cache in front of 16 TiB that holds three pages of them.
 fn start() -> (Running, Blanks) {
     let policy = PolicyOptions::named("lru-inclusive").unwrap();
     let mut options = Options::new(PAGES.into(), 16, 64, policy);

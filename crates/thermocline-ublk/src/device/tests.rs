@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::*;
 
-/// What the driver has.
+/// State of the driver.
 #[derive(Debug, Default)]
 struct Fake {
     info: Option<Info>,
     parameters: Vec<u8>,
     features: u64,
     done: Vec<Control>,
-    /// The driver notices after so many looks that the server of a device is gone.
+    /// Number of looks after which the driver notices that the server of a device is gone.
     looks_until_quiesced: u32,
     refused: Option<Control>,
 }

@@ -9,7 +9,7 @@ use thermocline_nbd::service::Piece;
 use super::*;
 use crate::abi::Descriptor;
 
-/// What a driver sees of a queue.
+/// Events that a driver sees of a queue.
 #[derive(Debug, Default)]
 struct Seen {
     come: VecDeque<(u16, Result<(), i32>)>,
@@ -75,7 +75,7 @@ impl Queue for ListQueue {
     }
 }
 
-/// A door that has begun, with a note that says this.
+/// Return a door that has begun, with a note that says this.
 fn start(keeps: bool, is_doubtful: bool) -> (UblkDoor, ListQueue, Arc<Shared>) {
     let queue = ListQueue::default();
     let shared = Arc::new(Shared::new(keeps));

@@ -17,7 +17,7 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 pub(crate) const RING_SIZE: u16 = 16;
 /// Bytes of the guest's memory.
 const MEMORY_BYTES: usize = 16 << 20;
-/// Where the monitor says that it sees this memory; only the conversation uses such addresses.
+/// Address of this memory in the monitor; only the conversation uses such addresses.
 const MONITOR: u64 = 0x7000_0000_0000;
 /// A ring's place: descriptors, available and used ring, tables of 32 descriptors, headers and statuses.
 const RING_BYTES: u64 = 0x1_0000;
@@ -26,7 +26,7 @@ const USED: u64 = 0x2000;
 const TABLES: u64 = 0x4000;
 const TABLE_BYTES: u64 = 512;
 const HEADERS: u64 = 0x8000;
-/// Where data lies: a room of 256 KiB for each head of the first rings.
+/// Address of data: a room of 256 KiB for each head of the first rings.
 const DATA: u64 = 4 << 20;
 pub(crate) const ROOM_BYTES: usize = 128 << 10;
 
@@ -46,7 +46,7 @@ pub(crate) const NEXT: u16 = 1;
 pub(crate) const WRITE: u16 = 2;
 pub(crate) const INDIRECT: u16 = 4;
 
-/// How a request is laid out in memory.
+/// Layout of a request in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     /// `true` if its descriptors are in a table of their own.
@@ -69,7 +69,7 @@ struct Ring {
 pub(crate) struct Machine {
     file: Arc<File>,
     pub(crate) memory: GuestMemoryMmap,
-    /// Where requests in flight are noted, once the server has given it.
+    /// Area in which requests in flight are noted, once the server has given it.
     area: Option<(VhostUserInflight, Arc<File>)>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Guest {
     rings: Vec<Ring>,
 }
 
-/// What the server answered.
+/// Answer of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) head: u16,
@@ -106,7 +106,7 @@ impl Machine {
         self.file.as_raw_fd()
     }
 
-    /// Connects, with so many rings; they go on where they are.
+    /// Connect with `rings` rings; they go on where they are.
     pub(crate) fn connect(mut self, socket: &Path, rings: u16, left_out: u64) -> Guest {
         let mut frontend = Frontend::connect(socket, 256).unwrap();
         frontend.set_owner().unwrap();
@@ -258,7 +258,7 @@ impl Guest {
         memory.store(index, GuestAddress(base + 2), std::sync::atomic::Ordering::SeqCst).unwrap();
     }
 
-    /// Tells the server of requests.
+    /// Signal requests to the server.
     pub(crate) fn kick(&self, ring: u16) {
         self.rings[usize::from(ring)].kick.write(1).unwrap();
     }
@@ -309,7 +309,8 @@ impl Guest {
         }
     }
 
-    /// Waits until the server tells of answers. That it does is part of what is tested: the time is long.
+    /// Wait until the server signals answers. A missing signal is an error under test: the time is
+    /// long. That it does is part of what is tested: the time is long.
     fn wait_for_call(&self, ring: u16, limit: Duration) {
         let call = &self.rings[usize::from(ring)].call;
         let start = Instant::now();
@@ -337,7 +338,7 @@ impl Guest {
     }
 }
 
-/// Where a range to be discarded or zeroed lies.
+/// Return the payload of a range to be discarded or zeroed.
 pub(crate) fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
     [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
 }

@@ -55,7 +55,7 @@ impl Random {
 struct Running {
     folder: TempDir,
     handle: Handle,
-    /// It ends after the doors, which are in the server's thread.
+    /// Device; it ends after the doors, which are in the server's thread.
     vhost: Option<VhostUser>,
     thread: Option<JoinHandle<()>>,
 }
@@ -110,7 +110,7 @@ impl Drop for Running {
     }
 }
 
-/// What the disk must hold; what was discarded is as it was or zeroes, sector by sector.
+/// Expected contents of the disk; discarded sectors are unchanged or zeroes, each for itself.
 struct Model {
     bytes: Vec<u8>,
     is_discarded: Vec<bool>,

@@ -24,7 +24,8 @@ impl Service for Silent {
         unreachable!("nothing was answered")
     }
 
-    /// A server that is to end looks whether it may, although nothing happens.
+    /// Return the time until a server that is to end must check that it may, although nothing
+    /// happens.
     fn wait_limit(&self) -> Option<Duration> {
         Some(Duration::from_millis(10))
     }
@@ -70,12 +71,12 @@ fn what_a_server_took_and_did_not_answer_the_next_one_does() {
     assert_eq!(guest.in_flight(), 0);
 }
 
-/// The status of a flush.
+/// Return the status of a flush.
 fn flush(guest: &mut Guest) -> u8 {
     guest.call((FLUSH, 0), &[], 0).status
 }
 
-/// The same machine at another server, or at the same one again.
+/// Return the same machine at another server, or at the same one again.
 fn reconnect(guest: Guest, running: &Running) -> Guest {
     let machine = guest.machine.clone();
     drop(guest);

@@ -1,4 +1,4 @@
-//! What `advise` accepts.
+//! Arguments of `advise`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use thermocline_lab::advising::Kind;
 
 use super::{OUTPUT, PartOfTrace, Reading, TimeUnit};
 
-/// How many times all of flash may be written, if it is not said: once a day for five years.
+/// Default number of times that the whole flash may be written: once a day for five years.
 pub(crate) const ENDURANCE_CYCLES: f64 = 1825.0;
 
 #[derive(Args, Debug)]
@@ -26,7 +26,8 @@ pub(crate) struct AdviseOptions {
     /// Listen to the reads and writes of files by a process and those that it begins (root, bpftrace)
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// What listens; default: bpftrace where it may, else blktrace, which hears block devices alone
+    /// Recorder; default: bpftrace if it is permitted, else blktrace, which only records block
+    /// devices
     #[arg(long, value_enum, value_name = "PROGRAM", conflicts_with = "traces")]
     pub(crate) with: Option<ListenWith>,
     /// Listen for so long, as 90s, 30m, 24h; until Ctrl-C without
@@ -44,19 +45,20 @@ pub(crate) struct AdviseOptions {
     /// Memory for a cache above flash that the requests have not passed, as 4GiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) ram: Option<TierSize>,
-    /// What may be recommended, separated by commas; default: the cache that there is, and all that need no other file system
+    /// Kinds of cache that may be recommended, separated by commas; default: the present cache, and
+    /// all that need no other file system
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_enum)]
     pub(crate) kinds: Vec<KindWord>,
-    /// What flash may cost
+    /// Maximum price of flash
     #[arg(long, value_name = "PRICE", requires = "price")]
     pub(crate) budget: Option<f64>,
     /// The price of flash per GiB
     #[arg(long, value_name = "PRICE", requires = "budget")]
     pub(crate) price: Option<f64>,
-    /// How long flash must last, in years
+    /// Minimum lifetime of flash, in years
     #[arg(long, value_name = "YEARS", default_value_t = 5.0)]
     pub(crate) min_lifetime_years: f64,
-    /// How many times all of flash may be written: its rated terabytes divided by its size
+    /// Number of times that the whole flash may be written: its rated terabytes divided by its size
     #[arg(long, value_name = "TIMES", default_value_t = ENDURANCE_CYCLES)]
     pub(crate) endurance: f64,
     /// The device that flash is; see `thermocline devices`
@@ -71,7 +73,7 @@ pub(crate) struct AdviseOptions {
     /// Requests that the sample keeps at most; 80 MiB for a million
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1000..=16 << 20))]
     pub(crate) most_requests: u64,
-    /// The format of the traces; told by their content if not given
+    /// Format of the traces; detected from their content if not given
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
     /// Bytes per page, as in 4096 or 8KiB; default: the recording's own, else 4KiB
@@ -83,7 +85,7 @@ pub(crate) struct AdviseOptions {
     /// Take a truncated file for what it holds
     #[arg(long)]
     pub(crate) allow_truncated: bool,
-    /// How the answer is written
+    /// Format of the answer
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     pub(crate) format: AdviceFormat,
     #[command(flatten)]
@@ -91,7 +93,7 @@ pub(crate) struct AdviseOptions {
 }
 
 impl AdviseOptions {
-    /// How the traces are read.
+    /// Return the options for reading the traces.
     pub(crate) fn reading(&self) -> Reading {
         Reading {
             format: self.from.clone(),
@@ -104,7 +106,7 @@ impl AdviseOptions {
     }
 }
 
-/// What listens to a machine.
+/// Recorder of a machine's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListenWith {
     /// bpftrace: root, and a kernel with BTF
@@ -113,7 +115,7 @@ pub(crate) enum ListenWith {
     Blktrace,
 }
 
-/// How an answer is written.
+/// Format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AdviceFormat {
     /// Sentences, a table, and the commands
@@ -160,9 +162,9 @@ impl KindWord {
 /// A cache that the machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Have {
-    /// Whose settings are read.
+    /// Kind of the cache whose settings are read.
     pub(crate) kind: KindWord,
-    /// Which one; the only one if absent.
+    /// Name of the cache; the only one if absent.
     pub(crate) name: Option<String>,
 }
 
@@ -182,7 +184,7 @@ impl Have {
     }
 }
 
-/// A time with its unit.
+/// Return a time with its unit.
 fn time(text: &str) -> Result<Duration, String> {
     let wanted = || "expected a number and a unit: 90s, 30m, 24h or 7d".to_owned();
     let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());

@@ -1,4 +1,4 @@
-//! What `thermocline corpus` accepts.
+//! Arguments of `thermocline corpus`.
 
 use std::path::PathBuf;
 
@@ -113,13 +113,13 @@ pub(crate) struct CorpusRunOptions {
     /// Run one of several parts of the traces, as in 1/4
     #[arg(long, value_name = "I/N")]
     pub(crate) shard: Option<Shard>,
-    /// Where compiled traces are, from `corpus compile`
+    /// Folder of compiled traces, from `corpus compile`
     #[arg(long, value_name = "DIR")]
     pub(crate) compiled: Option<PathBuf>,
     /// Memory for traces and policies, as far as can be foreseen: fewer traces are in it at once
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     pub(crate) memory: Bytes,
-    /// How many runs at once; default: one per processor
+    /// Number of runs at once; default: one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Option<u32>,
     /// Run on the Dask cluster of this scheduler, as in `tcp://HOST:8786`; needs the Python package `thermocline[cluster]`
@@ -142,7 +142,8 @@ pub(crate) struct CorpusRunOptions {
 pub(crate) struct CorpusReportOptions {
     /// The folder of the results
     pub(crate) results: PathBuf,
-    /// What policies are compared with, separated by commas; default: fifo and lru, or what there is of lru-inclusive, lru-exclusive and, of write buffers, none
+    /// Policies to compare with, separated by commas; default: fifo and lru, or those present of
+    /// lru-inclusive, lru-exclusive and, of write buffers, none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) baseline: Vec<String>,
     /// The figures to compare, separated by commas, as in `miss_ratio,io_time_ms`; default: all that the results have
@@ -160,7 +161,7 @@ pub(crate) struct CorpusReportOptions {
     /// Reductions that differ by at most this share tie
     #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
     pub(crate) tie: f64,
-    /// How often traces are resampled for the intervals
+    /// Number of times that traces are resampled for the intervals
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub(crate) resamples: u32,
     /// The seed of the resamples

@@ -1,4 +1,4 @@
-//! What `explore` accepts.
+//! Arguments of `explore`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a command reads, and what it writes.
+//! Files that a command reads and writes.
 
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
@@ -26,7 +26,7 @@ impl Command {
         Ok(())
     }
 
-    /// The files that are read, and those that are written, as far as options name them.
+    /// Return the files that are read, and those that are written, as far as options name them.
     fn files(&self) -> (&[PathBuf], [Option<&PathBuf>; 2]) {
         match self {
             Self::Trace(options) => match &options.command {
@@ -83,7 +83,7 @@ impl Command {
     }
 }
 
-/// Whether two names are of one file, which need not be there.
+/// Return `true` if two names are of one file, which need not exist.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other
         || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)

@@ -1,4 +1,4 @@
-//! What the help says besides the options: the commands in groups, and an example of each.
+//! Texts of the help besides the options: the commands in groups, and an example of each.
 
 use clap::{Command, CommandFactory as _};
 
@@ -99,7 +99,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
 /// Columns of the text that names the commands.
 const WIDTH: usize = 79;
 
-/// The command line with all of its help.
+/// Return the command line with all of its help.
 pub(crate) fn command() -> Command {
     let examples = EXAMPLES.iter();
     let command = examples.fold(Arguments::command(), |command, (path, example)| {
@@ -125,7 +125,7 @@ fn with_example(command: Command, path: &[&str], example: &str) -> Command {
     }
 }
 
-/// The commands with what they do, group by group.
+/// Return the commands with what they do, group by group.
 fn groups(command: &Command) -> String {
     let listed = |name: &str| {
         let about = match command.find_subcommand(name).and_then(Command::get_about) {

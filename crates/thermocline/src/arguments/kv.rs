@@ -1,4 +1,4 @@
-//! What `kv` accepts.
+//! Arguments of `kv`.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use thermocline_lab::{TierSize, WarmUp};
 use super::OUTPUT;
 use crate::bytes::Bytes;
 
-/// How tiers are filled.
+/// Heading of the options of filling.
 const FILLING: &str = "How the tiers are filled";
-/// What work and tiers cost.
+/// Heading of the options of costs.
 const COSTS: &str = "Work, time and money";
 
 #[derive(Args, Debug)]
@@ -59,46 +59,50 @@ pub(crate) struct KvOptions {
     pub(crate) json: bool,
 }
 
-/// How the tiers are filled.
+/// Options of filling the tiers.
 #[derive(Args, Debug)]
 #[command(next_help_heading = FILLING)]
 pub(crate) struct KvFilling {
-    /// How blocks get below the first tier: victims move down (exclusive), or are copied (back), or all is written everywhere at once (through); default: exclusive, or that of a system
+    /// Way in which blocks get below the first tier: victims move down (exclusive), or are copied
+    /// (back), or all are written everywhere at once (through); default: exclusive, or that of a
+    /// system
     #[arg(long, value_name = "HOW", value_parser = one_of(Mode::ALL, Mode::name))]
     pub(crate) mode: Option<Mode>,
-    /// Which end of a prompt leaves first
+    /// End of a prompt that leaves first
     #[arg(long, value_name = "END", default_value = "tail", value_parser = one_of(Order::ALL, Order::name))]
     pub(crate) order: Order,
-    /// Whether a lookup that went down a tier may come up again
+    /// Matching of prompts: a lookup that went down a tier may come up again, or not
     #[arg(long = "match", value_name = "HOW", default_value = "cascade", value_parser = one_of(Matching::ALL, Matching::name))]
     pub(crate) matching: Matching,
-    /// With --mode through, which copies a prompt renews: all, or those of the tier that served and above
+    /// With --mode through, copies that a prompt renews: all, or those of the tier that served and
+    /// above
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = one_of(Touch::ALL, Touch::name))]
     pub(crate) touch: Touch,
-    /// Which block makes room: the oldest, or a leaf, which no other block of the tier goes on from; default: oldest, or that of a system
+    /// Block that makes room: the oldest, or a leaf, which no other block of the tier continues;
+    /// default: oldest, or that of a system
     #[arg(long, value_name = "WHICH", value_parser = one_of(Victim::ALL, Victim::name))]
     pub(crate) victim: Option<Victim>,
-    /// How many uses a block needs to enter each tier: 1,1,2
+    /// Number of uses that a block needs to enter each tier: 1,1,2
     #[arg(long, value_name = "USES", value_delimiter = ',')]
     pub(crate) admit: Vec<u32>,
-    /// How many blocks that left all tiers keep their count of uses
+    /// Number of blocks that left all tiers and keep their count of uses
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     pub(crate) ghost: u32,
-    /// For how long a tier keeps a block after its last use: ssd=300
+    /// Time that a tier keeps a block after its last use, in seconds: ssd=300
     #[arg(long, value_name = "TIER=SECONDS")]
     pub(crate) ttl: Vec<TierNumber>,
-    /// How many engines there are, each with a first tier of its own
+    /// Number of engines, each with a first tier of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) engines: u8,
-    /// How many of the first tiers each engine has for itself; default: 1
+    /// Number of first tiers that each engine has for itself; default: 1
     #[arg(long, value_name = "N")]
     pub(crate) private: Option<usize>,
-    /// How prompts are dealt to engines
+    /// Rule by which prompts are dealt to engines
     #[arg(long, value_enum, value_name = "HOW", default_value = "round-robin")]
     pub(crate) split: PromptSplit,
 }
 
-/// How prompts are dealt to engines.
+/// Rule by which prompts are dealt to engines.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PromptSplit {
     /// One after the other
@@ -107,7 +111,7 @@ pub(crate) enum PromptSplit {
     Session,
 }
 
-/// What work and tiers cost.
+/// Costs of work and tiers.
 #[derive(Args, Debug)]
 #[command(next_help_heading = COSTS)]
 pub(crate) struct KvCostOptions {
@@ -132,7 +136,8 @@ pub(crate) struct KvCostOptions {
     /// After how many years hardware is written off
     #[arg(long, value_name = "YEARS", default_value_t = 5.0)]
     pub(crate) write_off_years: f64,
-    /// How often a tier may be written as a whole until it is worn out; default: ssd=1825, once a day for 5 years
+    /// Number of times that a tier may be written as a whole until it is worn out; default:
+    /// ssd=1825, once a day for 5 years
     #[arg(long = "rated-writes", value_name = "TIER=N")]
     pub(crate) rated_writes: Vec<TierNumber>,
     /// The drive that a tier lies on, for its write amplification, rated erases and bandwidth: ssd=tlc-nvme, or a TOML file; see `thermocline drives`

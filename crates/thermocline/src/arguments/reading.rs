@@ -1,21 +1,22 @@
-//! How a trace is read.
+//! Options for reading a trace.
 
 use clap::{Args, ValueEnum};
 
-/// How a trace is read.
+/// Options for reading a trace.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Reading the trace")]
 pub(crate) struct Reading {
-    /// The format of the trace; told by its content if not given
+    /// Format of the trace; detected from its content if not given
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
     /// Bytes per page, as in 4096 or 8KiB; default: the recording's own, else 4KiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) page_size: Option<String>,
-    /// Of a recording, only requests to files of these classes, separated by commas: data, log, temporary, other
+    /// For a recording: only requests to files of these classes, separated by commas: data, log,
+    /// temporary, other
     #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// What a recording's volumes are: one of all files, or each file; default: all
+    /// For a recording: one volume of all files, or each file a volume; default: all
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) volumes: Option<VolumesOf>,
     /// The unit of time of formats that leave it open
@@ -24,7 +25,7 @@ pub(crate) struct Reading {
     /// Take a truncated file for what it holds
     #[arg(long)]
     pub(crate) allow_truncated: bool,
-    /// What an object with a size is: its pages, or one page whatever its size; default: pages
+    /// Treatment of an object with a size: its pages, or one page for any size; default: pages
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) objects: Option<ObjectsAre>,
     /// The units of a tencent-cbs trace: both in sectors, both in bytes, or offsets in bytes and sizes in sectors; default: sectors
@@ -36,20 +37,22 @@ pub(crate) struct Reading {
     pub(crate) part: PartOfTrace,
 }
 
-/// What the columns of a trace of no known format are.
+/// Description of the columns of a trace of no known format.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "A trace of no known format")]
 pub(crate) struct ColumnOptions {
-    /// What columns are for, by number or name, with units, as in time=1:us,op=2,offset=3,length=4,volume=5, or key=url,size=bytes for objects; or a TOML file that says so
+    /// Meanings of columns, by number or name, with units, as in
+    /// time=1:us,op=2,offset=3,length=4,volume=5, or key=url,size=bytes for objects; or a TOML file
+    /// with them
     #[arg(long, value_name = "ROLE=COLUMN,...", conflicts_with = "format")]
     pub(crate) columns: Option<String>,
-    /// What operations are, as in GET=read,PUT=write,DELETE=remove,HEAD=ignore
+    /// Meanings of operations, as in GET=read,PUT=write,DELETE=remove,HEAD=ignore
     #[arg(long, value_name = "WORD=OP,...", requires = "columns")]
     pub(crate) ops: Option<String>,
-    /// What separates columns: comma, tab, semicolon, bar, blanks; default: what the first line has
+    /// Separator of columns: comma, tab, semicolon, bar, blanks; default: the one in the first line
     #[arg(long, value_name = "NAME", requires = "columns")]
     pub(crate) delimiter: Option<String>,
-    /// Whether the first line names the columns; default: yes if --columns has names
+    /// First line with the names of the columns: yes or no; default: yes if --columns has names
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no, requires = "columns")]
     pub(crate) header: Option<bool>,
     /// The fields of binary records, letters of Python's struct, as in <IQIB
@@ -57,7 +60,7 @@ pub(crate) struct ColumnOptions {
     pub(crate) layout: Option<String>,
 }
 
-/// Which requests of a trace are taken.
+/// Requests of a trace that are taken.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "A part of the trace")]
 pub(crate) struct PartOfTrace {
@@ -76,7 +79,7 @@ pub(crate) struct PartOfTrace {
 }
 
 impl Reading {
-    /// The words of a command line that say the same.
+    /// Return the words of a command line that say the same.
     pub(crate) fn words(&self) -> Vec<String> {
         let Self {
             format,
@@ -120,7 +123,7 @@ impl Reading {
     }
 }
 
-/// The word that stands for a value of an option.
+/// Return the word that stands for a value of an option.
 fn word(value: &impl ValueEnum) -> Option<String> {
     value.to_possible_value().map(|value| value.get_name().to_owned())
 }
@@ -133,7 +136,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A time with its unit, in nanoseconds.
+/// Return a time with its unit, in nanoseconds.
 fn duration_ns(text: &str) -> Result<u64, String> {
     let units = [("ms", 6, 1), ("us", 3, 1), ("s", 9, 1), ("m", 9, 60), ("h", 9, 3600)];
     let (number, exponent, factor) = units
@@ -145,7 +148,7 @@ fn duration_ns(text: &str) -> Result<u64, String> {
     ns.checked_mul(factor).ok_or_else(|| "the time is too large".to_owned())
 }
 
-/// What an object with a size is.
+/// Treatment of an object with a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ObjectsAre {
     /// As many pages as its bytes need; no page belongs to two objects

@@ -68,7 +68,7 @@ pub(super) fn words_of<T: Clone + Send + Sync + 'static>(
     })
 }
 
-/// The word that an option has if none is given.
+/// Return the word that an option has if none is given.
 ///
 /// # Panics
 /// If no option of that key takes words.
@@ -76,7 +76,7 @@ pub(super) fn default_word(key: &str) -> &'static str {
     words(key)[0].word
 }
 
-/// The flag of an option, as `--write-miss` of `write_miss`.
+/// Return the flag of an option, as `--write-miss` of `write_miss`.
 pub(crate) fn flag_of(key: &str) -> String {
     format!("--{}", key.replace('_', "-"))
 }

@@ -1,4 +1,4 @@
-//! What commands accept that look at many sizes, policies and prices of one workload.
+//! Arguments of commands that look at many sizes, policies and prices of one workload.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::kv::one_of;
 use super::shared::{default_word, words_of};
 use super::{OUTPUT, Reading, TwoTierOptions};
 
-/// How the pages of a sample are chosen.
+/// Parse the rule by which the pages of a sample are chosen.
 fn choices() -> impl TypedValueParser<Value = Choice> {
     let words = PossibleValuesParser::new(Choice::WORDS.map(|(word, _)| word));
     words.map(|text| {
@@ -43,8 +43,8 @@ pub(crate) struct MrcOptions {
     /// Look at no more than N pages for LRU and the figures of re-use (SHARDS)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) shards_size: Option<u32>,
-    /// How these pages are chosen: evenly from the hot ones to the cold ones, or by a hash, as the SHARDS
-    /// paper does
+    /// Rule by which these pages are chosen: evenly from the hot ones to the cold ones, or by a
+    /// hash, as in the SHARDS paper
     #[arg(long, value_name = "HOW", default_value = Choice::default().word(), value_parser = choices())]
     pub(crate) shards_by: Choice,
     /// Simulate policies other than LRU on this share of the pages; default: as little as each size allows, 1 for all
@@ -59,7 +59,7 @@ pub(crate) struct MrcOptions {
     /// A parameter of a policy: name=value, or policy.name=value
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<ParameterSpec>,
-    /// Whether a write miss reads the page from disk first
+    /// First action of a write miss: read the page from disk, or not
     #[arg(long, value_name = "HOW", default_value = default_word("write_miss"), value_parser = words_of("write_miss", |spec| spec.write_miss))]
     pub(crate) write_miss: WriteMiss,
     /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
@@ -82,16 +82,16 @@ pub(crate) struct MrcOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct SweepOptions {
-    /// What is to be run, a TOML file
+    /// Description of the sweep, a TOML file
     #[arg(required_unless_present = "example")]
     pub(crate) sweep: Option<PathBuf>,
     /// Print a commented sweep with every key, and end
     #[arg(long)]
     pub(crate) example: bool,
-    /// Where the results go; default: the sweep's name, ending in .parquet
+    /// File of the results; default: the sweep's name, ending in .parquet
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) output: Option<PathBuf>,
-    /// How many runs at once; default: one per processor
+    /// Number of runs at once; default: one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Option<u32>,
     /// Write a self-contained HTML report
@@ -106,22 +106,24 @@ pub(crate) struct SweepOptions {
 pub(crate) struct PlanOptions {
     /// The trace
     pub(crate) trace: PathBuf,
-    /// What the trace is of: pages, or prompts of language models (`kv`)
+    /// Workload of the trace: pages, or prompts of language models (`kv`)
     #[arg(long, value_enum, value_name = "WHAT", default_value = "pages")]
     pub(crate) workload: PlanFor,
-    /// What RAM, flash and disk may cost together; with `--workload kv`, all tiers
+    /// Maximum cost of RAM, flash and disk together; with `--workload kv`, of all tiers
     #[arg(long, value_name = "PRICE")]
     pub(crate) budget: f64,
     /// The prices of RAM, flash and disk per GiB: ram=4,flash=0.2,disk=0.02; with `--workload kv`, of the tiers, fastest first, and of drives by name: hbm=100,dram=4,ssd=0.1,qlc-nvme=0.06
     #[arg(long = "price", value_name = "TIER=PRICE", value_delimiter = ',', required = true, value_parser = TierSetting::price)]
     pub(crate) prices: Vec<TierSetting>,
-    /// What is to be best; default: p99 if that tells choices apart, else io-time; with `--workload kv`, cost-per-token if --gpu-price is given, else first-token
+    /// Objective of the plan; default: p99 if that distinguishes the choices, else io-time; with
+    /// `--workload kv`, cost-per-token if --gpu-price is given, else first-token
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) objective: Option<Objective>,
-    /// How long flash must last, in years, at the rated erases of its drive; 0 for no matter; default: 5, or 0 where the price of wear is part of the objective (cost-per-token)
+    /// Minimum lifetime of flash, in years, at the rated erases of its drive; 0 if it does not
+    /// matter; default: 5, or 0 where the price of wear is part of the objective (cost-per-token)
     #[arg(long, value_name = "YEARS")]
     pub(crate) min_lifetime_years: Option<f64>,
-    /// What the prices and the budget are in, to be shown beside costs
+    /// Currency of the prices and the budget, to be shown beside costs
     #[arg(long, value_name = "WORD", default_value = CURRENCY)]
     pub(crate) currency: String,
     /// The policies to choose from, separated by commas, or `all`; default: lru,arc,lru-exclusive,face-gsc,lc,tac,hat,arc-l2arc; with `--workload kv`, lru,arc,s3-fifo,ulc,vllm-offload
@@ -174,7 +176,7 @@ pub(crate) enum Objective {
     CostPerToken,
 }
 
-/// What a plan is for.
+/// Workload of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlanFor {
     /// Reads and writes of pages
@@ -183,7 +185,7 @@ pub(crate) enum PlanFor {
     Kv,
 }
 
-/// What a plan for prompts takes besides.
+/// Options of a plan for prompts.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "With --workload kv")]
 pub(crate) struct PlanPromptOptions {
@@ -196,16 +198,17 @@ pub(crate) struct PlanPromptOptions {
     /// The price of the processors of a prefill per hour
     #[arg(long, value_name = "PRICE")]
     pub(crate) gpu_price: Option<f64>,
-    /// How blocks get below the first tier: exclusive, back or through; default: the better of exclusive, or what a system does, and back
+    /// Way in which blocks get below the first tier: exclusive, back or through; default: the
+    /// better of exclusive, or that of a system, and back
     #[arg(long, value_name = "HOW", value_parser = one_of(Mode::ALL, Mode::name))]
     pub(crate) mode: Option<Mode>,
-    /// How many uses a block needs to enter each tier: 1,1,2
+    /// Number of uses that a block needs to enter each tier: 1,1,2
     #[arg(long, value_name = "USES", value_delimiter = ',')]
     pub(crate) admit: Vec<u32>,
-    /// How many blocks that left all tiers keep their count of uses
+    /// Number of blocks that left all tiers and keep their count of uses
     #[arg(long, value_name = "BLOCKS")]
     pub(crate) ghost: Option<u32>,
-    /// How many engines there are, each with a first tier of its own
+    /// Number of engines, each with a first tier of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) engines: Option<u8>,
 }

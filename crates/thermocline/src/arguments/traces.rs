@@ -1,4 +1,4 @@
-//! What `thermocline trace` accepts.
+//! Arguments of `thermocline trace`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -117,19 +117,20 @@ pub(crate) struct GenerateOptions {
     /// Make a trace like the one that this profile was fitted to, by `trace fit`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "requests", "pages", "alpha", "write_share", "page_size", "scatter", "shift_every", "shift_pages", "interval_us"])]
     pub(crate) profile: Option<PathBuf>,
-    /// With --profile: make about this many page accesses; the footprint grows or shrinks with them
+    /// With --profile: generate about this many page accesses; the footprint grows or shrinks with
+    /// them
     #[arg(long, value_name = "N", requires = "profile", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) accesses: Option<u64>,
     /// With --profile: access about this many pages; the accesses grow or shrink with them
     #[arg(long, value_name = "PAGES", requires = "profile", conflicts_with = "accesses", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) footprint: Option<u64>,
-    /// What to make
+    /// Kind of workload
     #[arg(long, value_enum, default_value = "zipf")]
     pub(crate) kind: Workload,
-    /// How many requests, each of one page
+    /// Number of requests, each of one page
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) requests: u64,
-    /// How many pages there are to reference
+    /// Number of pages in the address space
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) pages: u64,
     /// Skew of the Zipf distribution (`--kind zipf`), at least 0
@@ -179,17 +180,17 @@ pub(crate) enum Workload {
     Conversations,
 }
 
-/// What conversations are like.
+/// Options of conversations.
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Conversations (--kind conversations)")]
 pub(crate) struct ConversationOptions {
     /// Tokens of a block
     #[arg(long, value_name = "N", default_value_t = Conversations::default().block_tokens)]
     pub(crate) block_tokens: u32,
-    /// How many conversations go on at a time
+    /// Number of conversations at a time
     #[arg(long, value_name = "N", default_value_t = Conversations::default().concurrent)]
     pub(crate) concurrent: u32,
-    /// How many system prompts there are, of which some are used more often
+    /// Number of system prompts, of which some are used more often
     #[arg(long, value_name = "N", default_value_t = Conversations::default().system_prompts)]
     pub(crate) system_prompts: u32,
     /// Tokens of a system prompt
@@ -215,7 +216,7 @@ pub(crate) struct ConversationOptions {
     pub(crate) tool_tokens: u32,
 }
 
-/// How a recording of another program is converted.
+/// Options of a conversion of another program's recording.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "A recording")]
 pub(crate) struct CaptureArguments {
@@ -225,13 +226,15 @@ pub(crate) struct CaptureArguments {
     /// Leave out files whose path matches this pattern; may be given several times
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
-    /// What makes a file the same: inode follows renames, path takes what is removed and made anew for the same; default: inode
+    /// Identity of a file: inode follows renames, path treats a file that is removed and created
+    /// again as the same; default: inode
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) identity: Option<Identity>,
-    /// What becomes of files mapped into memory: ignore counts them, map takes the whole range, an upper bound; default: ignore
+    /// Treatment of files mapped into memory: ignore counts them, map takes the whole range, an
+    /// upper bound; default: ignore
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) mmap: Option<Mmap>,
-    /// How many lines may be beyond understanding; default: 0
+    /// Maximum number of lines that cannot be parsed; default: 0
     #[arg(long, value_name = "N")]
     pub(crate) max_unknown: Option<u64>,
 }
@@ -256,7 +259,7 @@ pub(crate) enum Mmap {
 
 #[derive(Args, Debug)]
 pub(crate) struct RecordOptions {
-    /// What records; default: bpftrace where it may, else strace
+    /// Recorder; default: bpftrace if it is permitted, else strace
     #[arg(long, value_enum, value_name = "PROGRAM")]
     pub(crate) with: Option<Recorder>,
     /// Record this process, and what it has begun or begins, until Ctrl-C; may be given several times

@@ -10,7 +10,7 @@ use thermocline_lab::spec::ParameterSpec;
 const POLICY: &str = "two-tier";
 /// The algorithm of flash under which TinyLFU decides what enters.
 const TINY_LFU: &str = "tinylfu";
-/// What TinyLFU decides for.
+/// Algorithm under TinyLFU's admission.
 const LRU: &str = "lru";
 
 /// A cache of two tiers, put together from an algorithm for each.
@@ -23,26 +23,27 @@ pub(crate) struct TwoTierOptions {
     /// The algorithm of flash, for the policy `two-tier`
     #[arg(long, value_name = "NAME")]
     pub(crate) flash_policy: Option<String>,
-    /// Whether a page may, must not or must be in both tiers of `two-tier`; default: lazy
+    /// Relation of the tiers of `two-tier`: a page may, must not or must be in both; default: lazy
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) inclusion: Option<Inclusion>,
-    /// Which pages enter the flash of `two-tier`: all, second-access, probabilistic:0.2, tinylfu, or those that an identifier finds hot, as in mbf
+    /// Pages that enter the flash of `two-tier`: all, second-access, probabilistic:0.2, tinylfu, or
+    /// those that an identifier finds hot, as in mbf
     #[arg(long, value_name = "WHICH", conflicts_with = "admit")]
     pub(crate) admission: Option<String>,
 }
 
-/// Which page may be in both tiers.
+/// Relation of the tiers: pages that may be in both.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Inclusion {
-    /// It may
+    /// A page may be in both
     Lazy,
-    /// It must not
+    /// No page is in both
     Exclusive,
-    /// What RAM holds, flash holds as well
+    /// Every page in RAM is in flash as well
     Inclusive,
 }
 
-/// What the options say of the policy.
+/// Options of the policy.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TwoTierSpec {
     /// Its parameters.
@@ -52,8 +53,8 @@ pub(crate) struct TwoTierSpec {
 }
 
 impl TwoTierSpec {
-    /// The option, with its value, that a parameter of a run comes from; the first parameters are
-    /// those of this specification.
+    /// Return the option, with its value, that a parameter of a run comes from; the first
+    /// parameters are those of this specification.
     pub(crate) fn option(&self, parameters: &[ParameterSpec], place: usize) -> String {
         let parameter = &parameters[place];
         if place >= self.parameters.len() {
@@ -70,7 +71,7 @@ impl TwoTierSpec {
 }
 
 impl TwoTierOptions {
-    /// Whether any of them was given.
+    /// Return `true` if any of them was given.
     pub(crate) fn is_given(&self) -> bool {
         self.ram_policy.is_some()
             || self.flash_policy.is_some()
@@ -78,7 +79,7 @@ impl TwoTierOptions {
             || self.admission.is_some()
     }
 
-    /// The policies to run: those named, and `two-tier` if there are words for it.
+    /// Return the policies to run: those named, and `two-tier` if there are words for it.
     pub(crate) fn policies(&self, given: &[String]) -> Vec<String> {
         let mut names = given.to_vec();
         if self.is_given() && !names.iter().any(|name| name == POLICY || name == "all") {
@@ -87,7 +88,7 @@ impl TwoTierOptions {
         names
     }
 
-    /// The one policy to run.
+    /// Return the one policy to run.
     ///
     /// # Errors
     /// None, or one that the words are not for.

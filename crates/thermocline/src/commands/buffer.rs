@@ -32,7 +32,7 @@ pub(crate) fn run(options: &BufferOptions, command: &str) -> Result<String> {
     if options.json { output::json(&summaries) } else { Ok(table(&summaries)) }
 }
 
-/// What the options ask for.
+/// Return the specification from the options.
 fn spec(options: &BufferOptions) -> Result<BufferSpec> {
     Ok(BufferSpec {
         policies: Selection::new(&options.policy),

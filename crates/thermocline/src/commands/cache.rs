@@ -65,7 +65,7 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
     }
 }
 
-/// What a flash is and holds.
+/// Identity and contents of a flash.
 #[derive(Serialize)]
 struct Inspected {
     cache: String,
@@ -117,7 +117,7 @@ fn inspect(path: &Path, as_json: bool) -> Result<String> {
     Ok(output::table(&["", ""], &rows, 1))
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Serialize)]
 struct Checked {
     intact_pages: u64,
@@ -227,7 +227,7 @@ struct Draining<'a> {
 }
 
 impl Draining<'_> {
-    /// What is to be done, or why it must not be.
+    /// Return the steps to take, or the reason why they must not be taken.
     fn plan(&mut self, options: DrainOptions) -> Result<Plan> {
         let size_bytes = self.disk.size_bytes();
         let size_bytes = size_bytes.with_context(|| format!("`{}`", self.backing))?;
@@ -281,7 +281,8 @@ impl Draining<'_> {
         drained.with_context(|| in_flash(self.path))
     }
 
-    /// The fingerprint of the backing store that the next start compares, if pages stay on flash.
+    /// Return the fingerprint of the backing store that the next start compares, if pages stay on
+    /// flash.
     fn fingerprint(&mut self) -> Result<Option<Fingerprint>> {
         let contents = self.flash.contents();
         if contents.held_pages == 0 {
@@ -346,7 +347,7 @@ fn forget(
     Ok(said)
 }
 
-/// Where the note of a backing store is.
+/// Return the location of a backing store's note.
 fn place_of_note(
     backing: &BackingLocation,
     said: Option<&Path>,
@@ -400,7 +401,7 @@ impl Disk {
         })
     }
 
-    /// How many threads drain to this.
+    /// Return the number of threads that drain to this.
     fn drain_workers(&self) -> NonZeroUsize {
         match self {
             Self::File(_) => thread::available_parallelism()
@@ -409,7 +410,7 @@ impl Disk {
         }
     }
 
-    /// A driver of this and of a flash.
+    /// Return a driver of this and of a flash.
     fn drive(&self, frames: &Arc<Frames>, flash: &DeviceFile) -> Result<AnyDriver> {
         match self {
             Self::File(disk) => drive_files(IoEngine::Auto, frames, Some(flash), disk),
@@ -459,7 +460,7 @@ fn in_flash(path: &Path) -> String {
     format!("`{}`", path.display())
 }
 
-/// The first pages of a list, in brackets.
+/// Return the first pages of a list, in brackets.
 fn listed(pages: &[u64]) -> String {
     if pages.is_empty() {
         return String::new();

@@ -37,13 +37,13 @@ pub(crate) fn run(options: &CompareOptions, command: &str) -> Result<String> {
     Ok(tables + &answer(&summaries))
 }
 
-/// What the figures say, a sentence a line.
+/// Summarise the figures, a sentence a line.
 pub(crate) fn answer(summaries: &[Summary]) -> String {
     let sentences = verdict(summaries);
     if sentences.is_empty() { String::new() } else { format!("\n{}\n", sentences.join("\n")) }
 }
 
-/// The policies asked for.
+/// Return the policies asked for.
 fn policies(options: &CompareOptions, clients: Clients) -> Result<Vec<PolicyEntry>> {
     let selection = Selection::new(&options.hierarchy.two_tier.policies(&options.policy));
     let spec = HierarchySpec { tiers: options.hierarchy.tiers.clone(), ..HierarchySpec::default() };
@@ -86,7 +86,7 @@ pub(crate) fn table(summaries: &[Summary]) -> String {
     )
 }
 
-/// Which figures are of which model of time, where there are several.
+/// Describe which figures are of which model of time, where there are several.
 fn time_models(summaries: &[Summary]) -> String {
     let mut timings = summaries.iter().filter_map(|summary| summary.timing.as_ref());
     let Some(first) = timings.clone().next() else { return String::new() };
@@ -97,7 +97,7 @@ fn time_models(summaries: &[Summary]) -> String {
     text + &timings.find(|one| one.is_saturated()).map(simulate::saturation).unwrap_or_default()
 }
 
-/// What moves between each pair of caches, where there are several pairs.
+/// Tabulate the moves between each pair of caches, where there are several pairs.
 fn traffic(summaries: &[Summary]) -> String {
     let Some(first) = summaries.first().filter(|first| first.demotions.len() > 1) else {
         return String::new();
@@ -144,7 +144,7 @@ fn over_time(summaries: &[Summary]) -> String {
     text
 }
 
-/// The policy, and its sizes if there are several.
+/// Return the policy, and its sizes if there are several.
 fn label(summary: &Summary, summaries: &[Summary]) -> String {
     let sizes = capacities(summary);
     if summaries.iter().all(|other| capacities(other) == sizes) {

@@ -13,14 +13,14 @@ use crate::output;
 /// The name of the program.
 const NAME: &str = "thermocline";
 
-/// Where shells look for completions, below a prefix such as `/usr`.
+/// Folders in which shells look for completions, below a prefix such as `/usr`.
 const PLACES: [(Shell, &str); 3] = [
     (Shell::Bash, "share/bash-completion/completions/thermocline"),
     (Shell::Zsh, "share/zsh/site-functions/_thermocline"),
     (Shell::Fish, "share/fish/vendor_completions.d/thermocline.fish"),
 ];
 
-/// Where `man` looks for pages.
+/// Folder in which `man` looks for pages.
 const PAGES: &str = "share/man/man1";
 
 /// Runs the command.
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &CompletionsOptions) -> Result<String> {
     completions(options.shell.context("clap asks for a shell")?)
 }
 
-/// Every file that a package installs, with its place below the prefix.
+/// Return every file that a package installs, with its place below the prefix.
 fn files() -> Result<Vec<(PathBuf, String)>> {
     let mut files = vec![];
     for (shell, place) in PLACES {
@@ -51,14 +51,14 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
-/// The script for a shell.
+/// Return the script for a shell.
 fn completions(shell: Shell) -> Result<String> {
     let mut text = vec![];
     clap_complete::generate(shell, &mut arguments::command(), NAME, &mut text);
     String::from_utf8(text).context("a script is text")
 }
 
-/// The man pages of a command and of all below it.
+/// Return the man pages of a command and of all below it.
 fn add_pages(command: &Command, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut page = vec![];

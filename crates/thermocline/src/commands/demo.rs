@@ -15,7 +15,7 @@ use crate::arguments::DemoOptions;
 use crate::commands::compare;
 use crate::output;
 
-/// What hybrids are compared with: memory alone.
+/// Baselines of hybrids: memory alone.
 const BASELINES: [&str; 3] = ["lfu", "arc", "lru"];
 
 /// The flash size at which shipped caches are shown, as a multiple of RAM.

@@ -30,7 +30,7 @@ pub(crate) fn run(options: &HotOptions, command: &str) -> Result<String> {
     if options.json { output::json(&found) } else { Ok(table(&found)) }
 }
 
-/// What the options ask for.
+/// Return the specification from the options.
 fn spec(options: &HotOptions) -> HotSpec {
     HotSpec {
         identifiers: Selection::new(&options.identifier),

@@ -32,7 +32,7 @@ pub(crate) fn run(options: &KvOptions, command: &str) -> Result<String> {
     if options.json { output::json(&summaries) } else { Ok(table(&trace, &summaries)) }
 }
 
-/// What the options ask for.
+/// Return the specification from the options.
 fn spec(options: &KvOptions) -> KvSpec {
     let KvOptions { filling, costs, .. } = options;
     let remote = options.remote.map(|size| TierSpec::new("remote", &[size]));
@@ -69,7 +69,7 @@ fn spec(options: &KvOptions) -> KvSpec {
     }
 }
 
-/// The option that a part of the specification comes from.
+/// Return the option that a part of the specification comes from.
 fn option(path: &SpecPath, spec: &KvSpec) -> String {
     match *path.steps() {
         [Step::Key("tiers"), Step::At(place), ..] => {

@@ -1,4 +1,4 @@
-//! What can be chosen by name, as tables.
+//! Lists of everything that can be chosen by name, as tables.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use thermocline_lab::listing::{Listed, ListedParameter};
 
 use crate::output;
 
-/// All of it in words, with a table of its parameters.
+/// Return all of it in words, with a table of its parameters.
 pub(crate) fn describe(listed: &Listed) -> String {
     let mut text = format!("{}: {}\n  source: {}\n", listed.name, listed.summary, listed.source);
     if let Some(tiers) = listed.tiers {
@@ -30,7 +30,7 @@ pub(crate) fn describe(listed: &Listed) -> String {
     text
 }
 
-/// All of them in a table; `command` lists one.
+/// Return all of them in a table; `command` lists one.
 pub(crate) fn table(kind: &str, command: &str, all: &[Listed]) -> String {
     let row = |one: &Listed| vec![one.name.into(), one.summary.into(), one.source.into()];
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &MrcOptions, command: &str) -> Result<String> {
     if options.json { output::json(&found) } else { Ok(tables(&found)) }
 }
 
-/// What the options ask for, and what those of `two-tier` add to it.
+/// Return the specification from the options, and that of `two-tier`.
 fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
     let two_tier = options.two_tier.spec()?;
     let spec = MrcSpec {
@@ -69,7 +69,7 @@ fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
     Ok((spec, two_tier))
 }
 
-/// The option, with its value, that a part of the specification comes from.
+/// Return the option, with its value, that a part of the specification comes from.
 fn option(path: &SpecPath, options: &MrcOptions, spec: &MrcSpec, two_tier: &TwoTierSpec) -> String {
     match (path.steps(), options.shards) {
         ([Step::Key("parameters"), Step::At(place)], _) => {
@@ -80,7 +80,7 @@ fn option(path: &SpecPath, options: &MrcOptions, spec: &MrcSpec, two_tier: &TwoT
     }
 }
 
-/// A table per curve, and one of the figures of re-use.
+/// Return a table per curve, and one of the figures of re-use.
 fn tables(found: &MissRatios) -> String {
     let curves: Vec<String> = found.curves.iter().map(curve_table).collect();
     format!("{}\n{}", curves.join("\n"), reuse_table(found))

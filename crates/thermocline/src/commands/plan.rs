@@ -67,7 +67,7 @@ fn with_progress<T>(search: impl FnOnce(&(dyn Fn(PlanProgress) + Sync)) -> T) ->
     Ok(found)
 }
 
-/// What the options ask for.
+/// Return the question of the options.
 fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
     let of_prompts = &options.prompts;
     let given = [
@@ -131,12 +131,12 @@ impl Objective {
     }
 }
 
-/// The place of a setting's tier among [`TIERS`].
+/// Return the place of a setting's tier among [`TIERS`].
 fn place(setting: &TierSetting) -> Option<usize> {
     TIERS.iter().position(|known| *known == setting.tier)
 }
 
-/// The prices of all tiers.
+/// Return the prices of all tiers.
 fn prices(settings: &[TierSetting]) -> Result<[f64; 3]> {
     let mut prices = [None; 3];
     for setting in settings {
@@ -161,7 +161,7 @@ fn prices(settings: &[TierSetting]) -> Result<[f64; 3]> {
     Ok(all)
 }
 
-/// The device of each tier that is given one.
+/// Return the device of each tier that is given one.
 fn devices(settings: &[TierSetting]) -> Result<[Option<String>; 3]> {
     let mut devices = [const { None }; 3];
     for TierSetting { tier, setting } in settings {
@@ -180,7 +180,7 @@ fn disk_bytes(text: &str) -> Result<u64> {
     size.whole_bytes().with_context(context)
 }
 
-/// The front, which of it was chosen, and what is struck out.
+/// Return the front, which of it was chosen, and what is struck out.
 fn table(plan: &Plan) -> String {
     let header = [
         "policy".into(),
@@ -230,7 +230,7 @@ fn table(plan: &Plan) -> String {
     )
 }
 
-/// Why what is struck out is not recommended.
+/// Describe why choices that were struck out are not recommended.
 fn reasons(plan: &Plan, bytes: impl Fn(u64) -> String) -> String {
     let reason = |one: &StruckOut| {
         let StruckOut { choice, reason } = one;
@@ -240,7 +240,7 @@ fn reasons(plan: &Plan, bytes: impl Fn(u64) -> String) -> String {
     plan.struck_out.iter().map(reason).collect()
 }
 
-/// The configuration of an engine, which `serve --check` accepts.
+/// Return the configuration of an engine, which `serve --check` accepts.
 fn engine(plan: &Plan) -> Result<String> {
     let text = plan.engine_configuration();
     let config = Config::parse(&text).context("the plan cannot be served")?;

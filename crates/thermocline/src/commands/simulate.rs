@@ -115,7 +115,7 @@ fn describe(Annotated { summary, hca }: Annotated<'_>) -> String {
     text
 }
 
-/// What each of several clients found.
+/// Describe the results of each of several clients.
 fn describe_clients(summary: &Summary) -> String {
     if summary.clients.is_empty() {
         return String::new();
@@ -140,7 +140,7 @@ fn describe_clients(summary: &Summary) -> String {
     output::table(&header, &rows, 1)
 }
 
-/// What the hierarchy does besides hits and transfers.
+/// Describe the hierarchy besides hits and transfers.
 fn describe_hierarchy(summary: &Summary, hca: Option<HcaFigures>) -> String {
     let mut text = format!(
         "average response {:.3} ms by the access times of the tiers",
@@ -193,7 +193,7 @@ fn describe_hierarchy(summary: &Summary, hca: Option<HcaFigures>) -> String {
     text
 }
 
-/// Which model of time a simulation of devices is.
+/// Name the model of time of a simulation of devices.
 pub(crate) fn time_model(timing: &TimingSummary) -> String {
     match timing.closed_loop {
         None => "simulated devices, open loop (requests arrive at the trace's times)".into(),

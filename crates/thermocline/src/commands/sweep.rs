@@ -54,7 +54,7 @@ pub(crate) fn run(options: &SweepOptions, command: &str) -> Result<String> {
     if options.json { output::json(&outcome.report(&target)) } else { Ok(table(&outcome, &target)) }
 }
 
-/// The options that all tiers share, as comments with the default of each, or an example.
+/// Return the options that all tiers share, as comments with the default of each, or an example.
 fn hierarchy_options() -> String {
     let lines =
         HIERARCHY_OPTIONS.iter().map(|HierarchyOption { key, summary, only_with, kind }| {

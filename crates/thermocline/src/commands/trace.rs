@@ -40,7 +40,7 @@ pub(crate) fn run(options: &TraceOptions, command: &str, status: &mut u8) -> Res
     }
 }
 
-/// What `trace classes` prints as JSON.
+/// JSON form of `trace classes`.
 #[derive(Serialize)]
 struct ClassesJson {
     path: String,
@@ -103,7 +103,7 @@ fn classes(options: &ClassesOptions, command: &str) -> Result<String> {
     ))
 }
 
-/// What traces are written as if nothing else is asked for.
+/// Default format of written traces.
 const CSV: &str = "csv";
 const MOONCAKE: &str = "mooncake";
 /// The names of the compiled forms, which are no formats of requests.
@@ -141,7 +141,7 @@ fn output_format(name: &str) -> Result<OutputFormat> {
     name.parse().map_err(|error: TraceError| anyhow::anyhow!("{error}, {COMPILED}, {MAPPED}"))
 }
 
-/// What `trace fit` prints as JSON.
+/// JSON form of `trace fit`.
 #[derive(Serialize)]
 struct Fitted {
     path: String,
@@ -259,7 +259,7 @@ fn generate_conversations(options: &GenerateOptions) -> Result<String> {
     written_to(&options.output, to, options.requests, options.json)
 }
 
-/// What was written where, for people or tools.
+/// Report of a written file, for people or tools.
 #[derive(Serialize)]
 struct Written<'a> {
     path: String,

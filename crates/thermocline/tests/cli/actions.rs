@@ -22,7 +22,7 @@ struct Row {
     found: Option<String>,
 }
 
-/// The metadata of a log, and its rows.
+/// Return the metadata of a log, and its rows.
 fn read(path: &Path) -> (Value, Vec<Row>) {
     let reader = ColumnReader::open(path).unwrap();
     let metadata = serde_json::from_str(&reader.metadata("thermocline_actions").unwrap()).unwrap();
@@ -73,7 +73,7 @@ fn figures(metadata: &Value, rows: &[Row]) -> BTreeMap<String, [u64; 3]> {
     tiers
 }
 
-/// The same, from the JSON of the run.
+/// Return the same, from the JSON of the run.
 fn figures_of_run(summary: &Value) -> BTreeMap<String, [u64; 3]> {
     let tiers = summary["tiers"].as_array().unwrap().iter();
     let of_tier = |tier: &Value| {

@@ -42,7 +42,7 @@ generate = { kind = "zipf", requests = 100000, pages = 20000, alpha = 0.NUMBER, 
 struct Place(tempfile::TempDir);
 
 impl Place {
-    /// A folder with a manifest; the synthetic traces are not there yet.
+    /// Create a folder with a manifest; the synthetic traces are not there yet.
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         let mut manifest = MANIFEST.replace("TRACE", TRACE);
@@ -53,7 +53,7 @@ impl Place {
         place
     }
 
-    /// The same with all traces and hashes.
+    /// Return the same with all traces and hashes.
     fn ready() -> Self {
         let place = Self::new();
         text(&["corpus", "fetch", &place.word("corpus.toml")]);
@@ -88,7 +88,7 @@ fn parts(folder: &Path) -> usize {
     names.filter(|name| name.ends_with(".parquet") && !name.starts_with('.')).count()
 }
 
-/// The files of a data set of results, by data set.
+/// Return the files of a data set of results, by data set.
 fn results(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap();
@@ -148,7 +148,7 @@ fn a_manifest_is_filled_checked_and_fetched() {
     assert!(fetched.unwrap() == there.unwrap());
 }
 
-/// A web server that answers one request with this body; returns its address.
+/// Return a web server that answers one request with this body; returns its address.
 fn serve_once(body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::text;
 
-/// How long a command may take until it writes, or ends.
+/// Maximum time for a command to write, or to end.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Return `true` if a process has a file of a folder open, with a name or without.

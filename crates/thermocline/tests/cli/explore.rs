@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{TRACE, fails, json as json_of};
 
-/// How long a study of the tests may take.
+/// Maximum time of a study of the tests.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A program that serves its page, until it is dropped.
@@ -35,13 +35,13 @@ impl Page {
         Self { program, address }
     }
 
-    /// What is answered: the status, and the body as JSON.
+    /// Send a request; return the status, and the body as JSON.
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
         let (status, text) = self.raw(method, path, "", body);
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// The same with more lines of a header, and the body as text.
+    /// Return the same with more lines of a header, and the body as text.
     fn raw(&self, method: &str, path: &str, lines: &str, body: &[u8]) -> (u16, String) {
         let (host, token) = self.address.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let path = path.replace("TOKEN/", token);

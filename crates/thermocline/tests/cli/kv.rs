@@ -142,7 +142,7 @@ fn conversations_are_made_and_reported() {
     fails(&[&kind[..], &["--next-turn", "2", "-o", &other]].concat(), &["from 0 to 1"]);
 }
 
-/// A plan for the prompts of [`trace`], of which all blocks take 12 x 160 MiB.
+/// Return a plan for the prompts of [`trace`], of which all blocks take 12 x 160 MiB.
 fn plan<'a>(trace: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let words = ["plan", trace, "--workload", "kv", "--model", "llama-3-70b"];
     [&words[..], more].concat()

@@ -202,8 +202,8 @@ fn reports_are_drawings_if_their_names_say_so() {
     }
 }
 
-/// Compares the README's picture with what the README's command draws, or writes it anew for
-/// `cargo xtask golden`.
+/// Compares the README's picture with the output of the README's command, or rewrites it for `cargo
+/// xtask golden`.
 #[test]
 fn the_picture_of_the_readme_is_what_compare_draws() {
     let folder = tempfile::tempdir().unwrap();

@@ -32,8 +32,8 @@ fn the_curve_of_lru_is_what_simulations_find() {
     assert!(reuse["inter_reference_ns"]["p99"].is_u64());
 }
 
-/// A file of fixed-size records, which need not be compiled first, and the same trace as lines, which has
-/// to be.
+/// Return a file of fixed-size records, which need not be compiled first, and the same trace as
+/// lines, which has to be.
 fn records_and_lines(folder: &std::path::Path) -> [String; 2] {
     let [records, lines] = ["zipf.oracleGeneral", "zipf.csv"]
         .map(|name| folder.join(name).to_str().unwrap().to_owned());

@@ -1,4 +1,4 @@
-//! Figures over time, and what `compare` tells of hierarchies of any depth.
+//! Figures over time, and the report of `compare` about hierarchies of any depth.
 
 use serde_json::Value;
 

@@ -28,7 +28,7 @@ impl Place {
         [&words[..], &PRICES, &loops, more].concat().into_iter().map(str::to_owned).collect()
     }
 
-    /// The plan, and which entry of its front is chosen.
+    /// Return the plan, and which entry of its front is chosen.
     fn found(&self, more: &[&str]) -> (Value, usize) {
         let words = self.plan(more);
         let found = json(&words.iter().map(String::as_str).collect::<Vec<_>>());
@@ -53,7 +53,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// The price of a choice without the disk, from its sizes.
+/// Return the price of a choice without the disk, from its sizes.
 fn price(choice: &Value) -> f64 {
     let gib = |pages: f64| pages * 4096.0 / f64::from(1 << 30);
     let [ram, flash] = ["ram_pages", "flash_pages"].map(|name| gib(number(&choice[name])));

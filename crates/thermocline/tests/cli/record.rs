@@ -55,7 +55,8 @@ fn can_trace_in_the_kernel() -> bool {
     false
 }
 
-/// The program of a source beside this one, compiled under another name, or none without a compiler.
+/// Return the program of a source beside this one, compiled under another name, or none without a
+/// compiler.
 fn compiled(source: &str, folder: &Path, name: &str) -> Option<PathBuf> {
     let source = format!("{}/tests/cli/{source}", env!("CARGO_MANIFEST_DIR"));
     let program = folder.join(name);
@@ -77,7 +78,7 @@ type Requests = BTreeMap<(String, String, u64, u64), u64>;
 
 const PAGE_BYTES: u64 = 512;
 
-/// What the generator says that it did in `folder`.
+/// Return the requests that the generator says it made in `folder`.
 fn told(output: &[u8], folder: &Path) -> Requests {
     let mut requests = Requests::new();
     for line in String::from_utf8(output.to_vec()).unwrap().lines() {
@@ -93,7 +94,7 @@ fn told(output: &[u8], folder: &Path) -> Requests {
     requests
 }
 
-/// What a recording holds, and how many files.
+/// Return the requests of a recording, and its number of files.
 fn recorded(path: &Path) -> (Requests, usize) {
     let table = fs::read_to_string(format!("{}.files.csv", path.display())).unwrap();
     let path_of = |line: &str| {
@@ -299,13 +300,13 @@ impl Server {
         Self { process: quiet.current_dir(folder.path()).spawn().unwrap(), folder }
     }
 
-    /// It begins no other processes.
+    /// Create a generator that starts no other processes.
     fn alone() -> Self {
         let script = "while :; do read -r line < served; done";
         Self::start(tempfile::tempdir().unwrap(), Command::new("sh").args(["-c", script]))
     }
 
-    /// It begins others all the time, if it can be compiled.
+    /// Create a generator that starts others all the time, if it can be compiled.
     fn of_many_processes() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let program = compiled("server.c", folder.path(), LONG_NAME)?;
@@ -435,7 +436,7 @@ fn a_process_that_another_traces_is_refused() {
     assert!(other.wait().is_ok());
 }
 
-/// A recording of two programs, three classes, and a file that is removed and made anew.
+/// A recording of two programs, three classes, and a file that is removed and created again.
 const LINES: &str = r#"7 1.0 execve("/usr/bin/app", ["app"], 0x7f /* 3 vars */) = 0
 7 1.1 openat(AT_FDCWD, "/d/bank.db", O_RDWR) = 3
 7 1.2 openat(AT_FDCWD, "/d/bank.db-wal", O_RDWR|O_CREAT|O_EXCL, 0600) = 4
@@ -452,7 +453,7 @@ const LINES: &str = r#"7 1.0 execve("/usr/bin/app", ["app"], 0x7f /* 3 vars */) 
 8 2.3 pwrite64(3, ""..., 4096, 4096) = 4096
 "#;
 
-/// A folder with `x.strace`, and where its recording is.
+/// Return a folder with `x.strace`, and where its recording is.
 fn converted(more: &[&str]) -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let raw = folder.path().join("x.strace");
@@ -630,7 +631,7 @@ fn what_the_script_prints_is_converted() {
     assert_eq!(info["recording"]["processes"][0]["process"], "my app");
 }
 
-/// A record of blktrace in either byte order.
+/// Return a record of blktrace in either byte order.
 pub(super) fn blktrace_record(
     is_little: bool,
     at_ns: u64,

@@ -105,7 +105,7 @@ fn hierarchies_that_cannot_be_are_refused() {
 
 const TWO: [&str; 4] = ["--tier", "l1=1%", "--tier", "l2=4x"];
 
-/// The command on one trace per client.
+/// Return the command on one trace per client.
 fn on<'a>(traces: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [&["simulate"], traces, &["--page-size", "8KiB"], &TWO, more].concat()
 }

@@ -5,12 +5,12 @@ use serde_json::json as value;
 use super::start::dirty;
 use super::{Cache, fails, json, text};
 
-/// A page of that byte.
+/// Return a page of that byte.
 const fn page(byte: u8) -> [u8; 4096] {
     [byte; 4096]
 }
 
-/// A cache that was stopped when its flash had clean pages of 1 to 4, dirty ones of 5 to 8.
+/// Return a cache that was stopped when its flash had clean pages of 1 to 4, dirty ones of 5 to 8.
 fn half_dirty() -> Cache {
     let mut cache = Cache::new(8);
     // The cleaner, which nothing else stops, must not make pages clean.

@@ -10,7 +10,8 @@ use super::{Cache, fails, flush, text};
 struct Loop(String);
 
 impl Loop {
-    /// Nothing, and says so, without the right to make one.
+    /// Create a block device over a file; without the right to create one, report that and return
+    /// `None`.
     fn over(file: &Path) -> Option<Self> {
         let words = ["--find", "--show", "--direct-io=off"];
         let made = Command::new("losetup").args(words).arg(file).stderr(Stdio::null()).output();

@@ -14,7 +14,7 @@ fn read_once(client: &mut Client) {
     }
 }
 
-/// How the policy has chosen, once the log has the last change of it.
+/// Return the policy's choices, once the log has its last change.
 fn choosing(engine: &Engine) -> Value {
     engine.status();
     let shadows: Value = serde_json::from_str(&engine.get("/shadows")).unwrap();

@@ -16,7 +16,7 @@ use super::{Cache, Client, Engine, json, text};
 pub(super) const CLIENTS: usize = 3;
 pub(super) const PAGES: usize = 700;
 
-/// A number below `limit`.
+/// Return a number below `limit`.
 fn below(random: &mut SplitMix64, limit: usize) -> usize {
     usize::try_from(random.bits() % limit as u64).unwrap()
 }
@@ -92,7 +92,7 @@ pub(super) fn killed_under_load(engine: Engine, models: &mut [Model], random: &m
     });
 }
 
-/// All bytes of a model's range, as a client reads them.
+/// Return all bytes of a model's range, as a client reads them.
 pub(super) fn range(client: &mut Client, model: &Model) -> Vec<u8> {
     let mut bytes = vec![];
     while bytes.len() < model.sectors() * SECTOR {
@@ -103,7 +103,7 @@ pub(super) fn range(client: &mut Client, model: &Model) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of a model's range in the backing store.
+/// Return the bytes of a model's range in the backing store.
 fn on_disk<'a>(disk: &'a [u8], model: &Model) -> &'a [u8] {
     let start = usize::try_from(model.offset_bytes()).unwrap();
     &disk[start..start + model.sectors() * SECTOR]

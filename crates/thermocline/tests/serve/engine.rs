@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{Client, fails};
 
-/// Nothing that a test waits for takes so long.
+/// Maximum time of anything that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at something that no event announces.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -25,7 +25,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// An empty backing store of that many MiB, behind 1 MiB of RAM and 4 MiB of flash.
+    /// Create an empty backing store of that many MiB, behind 1 MiB of RAM and 4 MiB of flash.
     pub(crate) fn new(backing_mib: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let disk = File::create(folder.path().join("disk.img")).unwrap();
@@ -61,7 +61,7 @@ impl Cache {
         self
     }
 
-    /// Has a section as a text says it.
+    /// Set a section to a text.
     pub(crate) fn replace_section(&mut self, name: &str, text: &str) -> &mut Self {
         let sections: toml::Table = text.parse().unwrap();
         self.config.insert(name.to_owned(), sections[name].clone());
@@ -81,17 +81,17 @@ impl Cache {
         (section.as_table_mut().unwrap(), name)
     }
 
-    /// A file beside the configuration.
+    /// Return a file beside the configuration.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The same as text, for commands.
+    /// Return the same as text, for commands.
     pub(crate) fn file(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// The configuration as text.
+    /// Return the configuration as text.
     pub(crate) fn config_text(&self) -> String {
         self.config.to_string()
     }
@@ -109,7 +109,8 @@ impl Cache {
         self.start_notified(words, &[]).0
     }
 
-    /// The same with variables of the environment, and with the socket of the service manager.
+    /// Return the same with variables of the environment, and with the socket of the service
+    /// manager.
     pub(crate) fn start_notified(
         &self,
         words: &[&str],
@@ -178,7 +179,7 @@ impl Cache {
         fails(&[&["serve", config.as_str()], words].concat(), parts);
     }
 
-    /// All bytes of a file beside the configuration.
+    /// Return all bytes of a file beside the configuration.
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path(name)).unwrap()
     }
@@ -193,7 +194,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// What clients are given.
+    /// Return the address for clients.
     pub(crate) fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
@@ -202,7 +203,7 @@ impl Engine {
         self.socket.clone()
     }
 
-    /// The address of the metrics.
+    /// Return the address of the metrics.
     pub(crate) fn metrics_address(&self) -> &str {
         &self.metrics
     }
@@ -215,18 +216,18 @@ impl Engine {
         Client::connect(&self.socket, export).unwrap()
     }
 
-    /// What the server logged so far.
+    /// Return the server's log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// The answer to an HTTP request.
+    /// Return the answer to an HTTP request.
     pub(crate) fn get(&self, path: &str) -> String {
         let url = format!("http://{}{path}", self.metrics);
         ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap()
     }
 
-    /// A snapshot of the figures that is newer than all that was answered so far.
+    /// Return a snapshot of the figures that is newer than all that was answered so far.
     pub(crate) fn status(&self) -> Value {
         let read = || serde_json::from_str::<Value>(&self.get("/status")).unwrap();
         let before = read();
@@ -251,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Has the server read the cache's configuration again; whether it took it over.
+    /// Make the server read the cache's configuration again; return `true` if it took it over.
     pub(crate) fn reload(&self, cache: &Cache) -> bool {
         self.reload_text(cache, &cache.config_text())
     }
@@ -270,7 +271,7 @@ impl Engine {
         })
     }
 
-    /// The most memory that the process has had, as the system counts it.
+    /// Return the most memory that the process has had, as the system counts it.
     pub(crate) fn memory_peak_bytes(&self) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();

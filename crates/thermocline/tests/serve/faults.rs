@@ -15,7 +15,7 @@ fn read(client: &mut Client, page: u64) -> Result<Vec<u8>, ErrorCode> {
     client.read(page * PAGE, 4096)
 }
 
-/// The pages that a status lists as lost.
+/// Return the pages that a status lists as lost.
 fn lost(status: &Value) -> Vec<u64> {
     let extents = status["lost"].as_array().unwrap().iter();
     extents
@@ -119,11 +119,11 @@ fn an_end_does_not_wait_for_a_backing_store_that_is_full() {
     }
 }
 
-/// A file system that is full sooner than the files in it believe.
+/// A file system that is full earlier than the files in it believe.
 pub(super) struct Full<'a>(&'a Cache);
 
 impl<'a> Full<'a> {
-    /// Nothing, and says so, without the right to mount.
+    /// Mount the file system; without the right to mount, report that and return `None`.
     pub(super) fn mount(cache: &'a Cache, bytes: u32) -> Option<Self> {
         std::fs::create_dir(cache.path("full")).unwrap();
         let options = format!("size={bytes}");

@@ -22,7 +22,7 @@ fn run(words: &[&str]) -> Output {
     Command::new("timeout").arg("300").args(words).output().unwrap()
 }
 
-/// The same, of a program that must succeed; returns what it printed.
+/// Return the same, of a program that must succeed; returns what it printed.
 #[track_caller]
 fn must(words: &[&str]) -> String {
     let output = run(words);
@@ -55,7 +55,7 @@ struct Mounted {
     nbdfuse: Child,
     device: String,
     folder: PathBuf,
-    /// Where the file system is.
+    /// Root of the file system.
     root: PathBuf,
 }
 
@@ -105,14 +105,14 @@ impl Drop for Mounted {
     }
 }
 
-/// A cache that a file system fits.
+/// Return a cache that a file system fits.
 fn cache() -> Cache {
     let mut cache = Cache::new(320);
     cache.set("flash.size", "48MiB").set("ram.size", "8MiB");
     cache
 }
 
-/// The bytes of the file of that number.
+/// Return the bytes of the file of that number.
 fn content(number: u64) -> Vec<u8> {
     let mut random = SplitMix64::new(number);
     let length = usize::try_from(random.bits() % 100_000).unwrap();
@@ -276,12 +276,12 @@ fn sqlite_survives(mode: &str) {
 struct Postgres {
     programs: PathBuf,
     data: String,
-    /// Where its socket is.
+    /// Folder of its socket.
     folder: String,
 }
 
 impl Postgres {
-    /// The newest that is installed.
+    /// Return the newest that is installed.
     fn find(cache: &Cache, root: &Path) -> Option<Self> {
         let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
             .into_iter()
@@ -299,7 +299,7 @@ impl Postgres {
         Some(Self { programs, data, folder })
     }
 
-    /// A program of it, run as its user.
+    /// Return a program of it, run as its user.
     fn words<'a>(&self, program: &'a str, words: &[&'a str]) -> Vec<String> {
         let program = self.programs.join(program).display().to_string();
         let command = ["runuser", "-u", "postgres", "--", &program];
@@ -333,7 +333,7 @@ impl Postgres {
         self.run("pg_ctl", &["-D", &self.data, "-m", "fast", "-w", "stop"]);
     }
 
-    /// The number of its first process.
+    /// Return the number of its first process.
     fn process_id(&self) -> String {
         let file = fs::read_to_string(Path::new(&self.data).join("postmaster.pid")).unwrap();
         file.lines().next().unwrap().to_owned()

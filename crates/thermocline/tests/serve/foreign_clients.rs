@@ -121,7 +121,7 @@ fn fio(cache: &Cache, engine: &Engine, more: &[&str]) -> bool {
     run("fio", "fio", &[&words[..], more].concat()).is_some()
 }
 
-/// The names of all policies that can be served with these tiers.
+/// Return the names of all policies that can be served with these tiers.
 pub(crate) fn policies(cache: &mut Cache) -> Vec<String> {
     let listed = json(&["policies", "--json"]);
     let names = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());

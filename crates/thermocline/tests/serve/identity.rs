@@ -1,4 +1,4 @@
-//! Whose flash and whose backing store it is: other writers, copies, notes that are lost or old, and
+//! Owners of flashes and backing stores: other writers, copies, notes that are lost or old, and
 //! backing stores of another size.
 
 use std::fs::File;
@@ -9,12 +9,12 @@ use super::{Cache, fails, flush, json, text};
 
 const MISSED: &str = "clean pages on flash may be old";
 
-/// A page of that byte.
+/// Return a page of that byte.
 const fn page(byte: u8) -> [u8; 4096] {
     [byte; 4096]
 }
 
-/// A cache whose policy keeps what is read on flash.
+/// Return a cache whose policy keeps what is read on flash.
 fn inclusive() -> Cache {
     let mut cache = Cache::new(8);
     cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);

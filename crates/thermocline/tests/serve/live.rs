@@ -1,4 +1,4 @@
-//! What changes while clients are served, what a restart keeps, and the write budget.
+//! Changes while clients are served, state that a restart keeps, and the write budget.
 
 use serde_json::Value;
 use thermocline_core::random::SplitMix64;
@@ -39,7 +39,7 @@ fn sum(figures: &Value, names: &[&str]) -> u64 {
     names.iter().map(|name| figures[name].as_u64().unwrap()).sum()
 }
 
-/// All page accesses.
+/// Return all page accesses.
 fn accesses(status: &Value) -> u64 {
     ["read", "write"]
         .iter()
@@ -47,7 +47,7 @@ fn accesses(status: &Value) -> u64 {
         .sum()
 }
 
-/// Bytes that a device wrote for all purposes.
+/// Return the number of bytes that a device wrote for all purposes.
 fn written_bytes(status: &Value, device: &str) -> u64 {
     let by_purpose = status[device]["written_bytes"].as_array().unwrap();
     by_purpose.iter().map(|one| one[1].as_u64().unwrap()).sum()
@@ -274,7 +274,7 @@ fn the_write_budget_is_honoured() {
     assert_eq!(client.read(0, PAGE).unwrap(), [5; PAGE]);
 }
 
-/// Bytes written to flash in its life.
+/// Return the number of bytes written to flash in its life.
 fn lifetime(engine: &Engine) -> u64 {
     engine.status()["flash_lifetime_written_bytes"].as_u64().unwrap()
 }

@@ -57,7 +57,7 @@ fn run(program: &str, package: &str, words: &[&str]) -> Option<String> {
     Some(said + &complained)
 }
 
-/// What was acknowledged is durable now.
+/// Flush: all acknowledged writes are durable then.
 fn flush(client: &mut Client) {
     client.call(NbdCommand::Flush, 0, 0, &[]).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What clients that take no replies cost the process in memory, as the system counts it.
+//! Memory that clients that take no replies cost the process, as the system counts it.
 
 use std::io::Write as _;
 

@@ -13,7 +13,7 @@ use thermocline_nbd::protocol::Command as NbdCommand;
 
 use super::{Cache, Engine, run};
 
-/// The sum of all samples of a metric that have this label.
+/// Return the sum of all samples of a metric that have this label.
 pub(crate) fn samples(metrics: &str, name: &str, label: &str) -> f64 {
     let lines = metrics.lines().filter(|line| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
@@ -22,7 +22,7 @@ pub(crate) fn samples(metrics: &str, name: &str, label: &str) -> f64 {
     lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
-/// A file of the project that is installed with the program.
+/// Return a file of the project that is installed with the program.
 fn deployed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name)
 }
@@ -211,7 +211,7 @@ impl Prometheus {
         Some(Self(process, free))
     }
 
-    /// The value of an expression; none as long as there is none.
+    /// Return the value of an expression; none as long as there is none.
     fn value(&self, expression: &str) -> Option<f64> {
         let url = format!("http://{}/api/v1/query", self.1);
         let answer = ureq::get(&url).query("query", expression).call().ok()?;

@@ -1,4 +1,5 @@
-//! What a client knows of the bytes that it wrote: which are durable, which may have been lost.
+//! Model of the bytes that a client wrote: those that are durable, and those that may have been
+//! lost.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +25,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Pages of zeroes.
+    /// Return the pages of zeroes.
     pub(crate) fn new(first_page: usize, pages: usize) -> Self {
         Self {
             first_page,
@@ -35,7 +36,7 @@ impl Model {
         }
     }
 
-    /// Where its range begins, in bytes.
+    /// Return the start of its range, in bytes.
     pub(crate) const fn offset_bytes(&self) -> u64 {
         (self.first_page * PAGE) as u64
     }
@@ -45,7 +46,7 @@ impl Model {
         self.pages.len() * SECTORS
     }
 
-    /// These sectors are about to be written: with these bytes, or with zeroes.
+    /// Note that these sectors are about to be written: with these bytes, or with zeroes.
     pub(crate) fn write(&mut self, first: usize, count: usize, is_zero: bool) -> Vec<u8> {
         self.stamp += 1;
         let mut bytes = Vec::with_capacity(count * SECTOR);
@@ -73,7 +74,7 @@ impl Model {
         }
     }
 
-    /// What was written to these sectors is durable.
+    /// Note that the writes to these sectors are durable.
     pub(crate) fn flushed_range(&mut self, first: usize, count: usize) {
         for page in first / SECTORS..(first + count).div_ceil(SECTORS) {
             let versions = &mut self.pages[page];
@@ -82,7 +83,7 @@ impl Model {
         }
     }
 
-    /// The bytes that these sectors have now.
+    /// Return the bytes that these sectors have now.
     pub(crate) fn read(&self, first: usize, count: usize) -> Vec<u8> {
         let stamp = |sector: usize| self.pages[sector / SECTORS].last().unwrap()[sector % SECTORS];
         (first..first + count).flat_map(|sector| self.sector(sector, stamp(sector))).collect()
@@ -109,7 +110,7 @@ impl Model {
         self.unsettled.clear();
     }
 
-    /// A sector's bytes: the write's number, and noise that nothing else has.
+    /// Return a sector's bytes: the write's number, and noise that nothing else has.
     fn sector(&self, sector: usize, stamp: u64) -> [u8; SECTOR] {
         let mut bytes = [0; SECTOR];
         if stamp == 0 {

@@ -4,14 +4,14 @@ use thermocline_nbd::protocol::ErrorCode;
 
 use super::{Cache, Engine, fails, flush, text};
 
-/// A server of 8 MiB whose disk has all that it acknowledges.
+/// Return a server of 8 MiB whose disk has all that it acknowledges.
 fn back() -> Cache {
     let mut back = Cache::new(8);
     back.unset("flash").set("policy.name", "lru").set("write_mode", "through");
     back
 }
 
-/// A cache of that server.
+/// Return a cache of that server.
 fn front(back: &Engine) -> Cache {
     let mut front = Cache::new(1);
     front.unset("backing.path").set("backing.nbd", back.uri()).set("policy.name", "lru-inclusive");
@@ -19,7 +19,7 @@ fn front(back: &Engine) -> Cache {
     front
 }
 
-/// A page of that byte.
+/// Return a page of that byte.
 const fn page(byte: u8) -> [u8; 4096] {
     [byte; 4096]
 }

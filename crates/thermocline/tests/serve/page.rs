@@ -6,7 +6,7 @@ use std::thread;
 use super::metrics::samples;
 use super::{Cache, Client, Engine, flush};
 
-/// The cells of a row of the table after that heading that has that caption.
+/// Return the cells of a row of the table after that heading that has that caption.
 #[track_caller]
 fn cells(page: &str, heading: &str, caption: &str, row: &str) -> Vec<String> {
     let (_, section) = page.split_once(&format!(">{heading}</h2>")).expect(heading);

@@ -9,7 +9,7 @@ use thermocline_trace::{PageSize, ReadOptions, Reader, Requests as _};
 use super::model::PAGE;
 use super::{Cache, Client, Engine, json};
 
-/// A cache whose 4 MiB are more than it can hold.
+/// Return a cache whose 4 MiB are more than it can hold.
 fn cache(policy: &str) -> Cache {
     let mut cache = Cache::new(16);
     cache.set("policy.name", policy).set("flash.size", "1MiB").set("ram.size", "256KiB");

@@ -21,13 +21,13 @@ fn map() -> ShardMap {
     ShardMap::new(NonZeroU16::new(3).unwrap(), 4096)
 }
 
-/// The MiB of the export whose first page the shard has, from 0 on.
+/// Return the MiB of the export whose first page the shard has, from 0 on.
 fn pages_of(shard: usize) -> impl Iterator<Item = u8> {
     (0..8).filter(move |&mib| map().place(u64::from(mib) * MIB as u64).0 == shard)
 }
 
-/// A cache that three shards left. Those from `first` on have the first page of each MiB dirty on flash,
-/// filled with the number of the MiB and one; the others have nothing.
+/// Return a cache that three shards left. Those from `first` on have the first page of each MiB
+/// dirty on flash, filled with the number of the MiB and one; the others have nothing.
 fn left_by_shards(first: usize) -> Cache {
     let cache = Cache::new(8);
     let policy = PolicyOptions::named("lru-inclusive").unwrap();
@@ -61,7 +61,7 @@ fn open(path: &Path) -> DeviceFile {
     DeviceFile::open(path, Caching::Buffered).unwrap()
 }
 
-/// What the flash holds, and what of it is dirty.
+/// Check the contents of the flash, and which of them are dirty.
 #[track_caller]
 fn assert_holds(cache: &Cache, held_pages: usize, dirty_pages: usize) {
     let found = json(&["cache", "inspect", &cache.file("flash.img"), "--json"]);

@@ -18,7 +18,7 @@ fn models() -> Vec<Model> {
     (0..CLIENTS).map(|client| Model::new(client * PAGES, PAGES)).collect()
 }
 
-/// The words of the command that replaces the flash by `name`.
+/// Return the words of the command that replaces the flash by `name`.
 fn replace<'a>(config: &'a str, new: &'a str) -> Vec<&'a str> {
     vec!["cache", "replace", config, "--flash", new]
 }

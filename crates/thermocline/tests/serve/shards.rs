@@ -15,14 +15,14 @@ use super::{Cache, Engine, fails, flush, text};
 
 const MIB: u64 = 1 << 20;
 
-/// A cache of 11 MiB that two shards serve.
+/// Return a cache of 11 MiB that two shards serve.
 fn of_two() -> Cache {
     let mut cache = Cache::new(11);
     cache.set("shards", 2);
     cache
 }
 
-/// A snapshot in which a sum of figures is so much.
+/// Return a snapshot in which a sum of figures is so much.
 fn wait_for_sum(engine: &Engine, wanted: u64, figures: fn(&Value) -> u64) -> Value {
     engine.wait_for("a snapshot with the figures of all shards", || {
         let status: Value = serde_json::from_str(&engine.get("/status")).unwrap();

@@ -22,19 +22,19 @@ socket = "thermocline.sock"   # or listen = "127.0.0.1:10809"
 listen = "127.0.0.1:9469"
 "#;
 
-/// A page of that byte.
+/// Return a page of that byte.
 fn page(byte: u8) -> Vec<u8> {
     vec![byte; 4096]
 }
 
-/// A cache with that text as its configuration, on a port that is free.
+/// Return a cache with that text as its configuration, on a port that is free.
 fn configured(text: &str) -> Cache {
     let mut cache = Cache::new(8);
     cache.replace(text).set("metrics.listen", "127.0.0.1:0");
     cache
 }
 
-/// A cache that was killed when its flash had newer bytes of the first pages than the disk.
+/// Return a cache that was killed when its flash had newer bytes of the first pages than the disk.
 pub(crate) fn dirty(pages: u8) -> Cache {
     let cache = Cache::new(8);
     let engine = cache.start();
@@ -47,7 +47,7 @@ pub(crate) fn dirty(pages: u8) -> Cache {
     cache
 }
 
-/// The bytes of all that a start may write to.
+/// Return the bytes of all that a start may write to.
 fn devices(cache: &Cache) -> Vec<Option<Vec<u8>>> {
     ["disk.img", "flash.img", "disk.img.thermocline"]
         .map(|name| std::fs::read(cache.path(name)).ok())

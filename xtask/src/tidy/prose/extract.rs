@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// Macros whose first string is an error message.
 const ERROR_MACROS: [&str; 4] = ["anyhow", "bail", "ensure", "error"];
 
-/// Where a sentence stands.
+/// Kind of text of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
@@ -141,7 +141,7 @@ fn read_errors(tokens: TokenStream, found: &mut Vec<Sentence>) {
     }
 }
 
-/// The first string among tokens, with its line.
+/// Return the first string among tokens, with its line.
 fn first_string(tokens: TokenStream) -> Option<(usize, String)> {
     tokens.into_iter().find_map(|token| {
         let TokenTree::Literal(literal) = token else { return None };
@@ -162,7 +162,7 @@ fn split(paragraph: &str, line: usize, kind: Kind, found: &mut Vec<Sentence>) {
     }
 }
 
-/// Where sentences may end: behind a full stop, a question or an exclamation mark.
+/// Return the possible ends of sentences: after a full stop, a question or an exclamation mark.
 fn ends(text: &str) -> impl Iterator<Item = usize> + '_ {
     text.match_indices(['.', '?', '!']).map(|(place, _)| place + 1)
 }

@@ -30,7 +30,7 @@ struct Rules {
 struct Rule {
     /// Name, for messages.
     name: String,
-    /// What a sentence must not match.
+    /// Pattern that no sentence may match.
     pattern: String,
     /// Remedy.
     instead: String,

@@ -19,28 +19,28 @@ const REPLY_BYTES_MAX: usize = INPUT_BYTES_MAX - OPTION_REPLY_HEADER_BYTES;
 /// More replies than this to one option are not an answer.
 const REPLIES_MAX: u32 = 4096;
 
-/// What a client wants.
+/// Wishes of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The export's name; empty for the default one. At most 4096 bytes.
     pub export: String,
     /// The names of metadata contexts to select, those that the server has.
     pub contexts: Vec<String>,
-    /// How the export is asked for.
+    /// Transport security of the request for the export.
     pub security: Security,
 }
 
 /// Protection of a conversation by TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Security {
-    /// Everything is sent as it is.
+    /// Everything is sent unencrypted.
     #[default]
     Plain,
     /// TLS begins before anything about the export is said.
     Tls,
 }
 
-/// What both sides agreed on.
+/// Terms on which both sides agreed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The size of the export, in bytes.
@@ -55,7 +55,7 @@ pub struct Agreed {
     pub contexts: Vec<(u32, String)>,
 }
 
-/// What comes after a step.
+/// Next action after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The message is not complete; show it again with more behind it.
@@ -101,7 +101,7 @@ enum State {
 }
 
 impl State {
-    /// The option whose replies it waits for.
+    /// Return the option whose replies it waits for.
     fn option(self) -> u32 {
         match self {
             Self::Structured => option::STRUCTURED_REPLY,
@@ -123,7 +123,7 @@ impl State {
 }
 
 impl Handshake {
-    /// A negotiation about `wanted`; the server speaks first.
+    /// Create a negotiation about `wanted`; the server speaks first.
     pub fn new(wanted: Wanted) -> Self {
         Self {
             wanted,
@@ -332,7 +332,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// The answer to `NBD_OPT_EXPORT_NAME` has no frame.
+    /// Take the answer to `NBD_OPT_EXPORT_NAME`, which has no frame.
     fn take_export(&mut self, input: &[u8]) -> (usize, Step) {
         let mut fields = Fields::new(input);
         let export = fields.u64().zip(fields.u16());

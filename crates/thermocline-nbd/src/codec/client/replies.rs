@@ -13,14 +13,14 @@ use crate::protocol::{
     STRING_BYTES_MAX, STRUCTURED_REPLY_MAGIC, chunk,
 };
 
-/// What a server answered.
+/// Answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Bytes of a read.
     Data {
         /// The request.
         cookie: u64,
-        /// Where they lie in the export.
+        /// Position in the export.
         offset_bytes: u64,
         /// The bytes; within the request.
         bytes: &'a [u8],
@@ -29,7 +29,7 @@ pub enum Event<'a> {
     Hole {
         /// The request.
         cookie: u64,
-        /// Where it lies in the export.
+        /// Position in the export.
         offset_bytes: u64,
         /// Its length, in bytes; within the request.
         length_bytes: u32,
@@ -50,7 +50,7 @@ pub enum Event<'a> {
         /// The error.
         error: ErrorCode,
     },
-    /// Nothing more follows to this request.
+    /// The reply to this request is complete.
     Done {
         /// The request.
         cookie: u64,
@@ -69,7 +69,7 @@ enum State {
     Header,
     /// The rest of a read's data.
     Data { cookie: u64, offset_bytes: u64, remaining_bytes: u32, is_last: bool },
-    /// Nothing is left of the last chunk of a reply.
+    /// The last chunk of a reply is complete.
     Done { cookie: u64 },
 }
 
@@ -217,7 +217,7 @@ impl Replies {
     }
 }
 
-/// What a chunk other than data says.
+/// Parse a chunk other than data.
 fn chunk_event(
     kind: u16,
     request: RequestHeader,
@@ -254,7 +254,7 @@ fn chunk_event(
     event.ok_or(MALFORMED_CHUNK)
 }
 
-/// The length of a part of a read, if it lies within the read.
+/// Return the length of a part of a read, if it lies within the read.
 fn within(request: RequestHeader, offset_bytes: u64, length_bytes: u64) -> Option<u32> {
     let end = offset_bytes.checked_add(length_bytes)?;
     let request_end = request.offset_bytes.saturating_add(request.length_bytes.into());

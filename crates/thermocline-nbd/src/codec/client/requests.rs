@@ -8,13 +8,13 @@ use crate::protocol::{Command, REQUEST_MAGIC};
 pub struct RequestHeader {
     /// The client's name for it, unique among those in flight.
     pub cookie: u64,
-    /// What is asked for.
+    /// Command.
     pub command: Command,
     /// [`crate::protocol::command_flag`]s.
     pub flags: u16,
-    /// Where, in bytes.
+    /// Offset, in bytes.
     pub offset_bytes: u64,
-    /// How much, in bytes.
+    /// Length, in bytes.
     pub length_bytes: u32,
 }
 

@@ -14,13 +14,13 @@ const OPTIONS_MAX: u32 = 1024;
 /// An option longer than this many bytes is not even skipped.
 const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
 
-/// What the greeting says.
+/// Flags of the greeting.
 const SERVER_FLAGS: u16 = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
 
 /// Use of TLS by clients: off, allowed or required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
-    /// There is no TLS ("NOTLS").
+    /// TLS is not offered ("NOTLS").
     #[default]
     Off,
     /// Clients may ("SELECTIVETLS", no export insists).
@@ -32,7 +32,7 @@ pub enum TlsMode {
 /// The names of exports in an error take no more bytes: the protocol allows a message 4096.
 const NAMES_BYTES_MAX: usize = 2048;
 
-/// What a server has to offer.
+/// Offer of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// Its exports. The empty name stands for the only one, if there is one only.
@@ -68,7 +68,7 @@ impl Offer<'_> {
     }
 }
 
-/// What both sides agreed on.
+/// Terms on which both sides agreed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// The place of the export in the offer.
@@ -94,7 +94,7 @@ impl Contexts {
         }
     }
 
-    /// Those in the set.
+    /// Iterate over the contexts in the set.
     pub fn iter(self) -> impl Iterator<Item = Context> {
         Context::ALL.into_iter().zip(self.selected).filter(|(_, is_in)| *is_in).map(|(it, _)| it)
     }
@@ -105,7 +105,7 @@ impl Contexts {
     }
 }
 
-/// What comes after a step.
+/// Next action after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The message is not complete; show it again with more behind it.
@@ -482,21 +482,22 @@ fn list(offer: &Offer<'_>, data: &[u8], output: &mut Vec<u8>) {
     put_reply(output, option::LIST, option_reply::ACK, &[]);
 }
 
-/// The export's name and what follows it.
+/// Return the export's name and what follows it.
 fn named(data: &[u8]) -> Option<Named<'_>> {
     let mut rest = Fields::new(data);
     let name = rest.string()?;
     (name.len() <= STRING_BYTES_MAX).then_some(Named { name, rest })
 }
 
-/// The information requests of `INFO` and `GO`, two bytes each, if they fill the data exactly.
+/// Return the information requests of `INFO` and `GO`, two bytes each, if they fill the data
+/// exactly.
 fn info_requests(mut fields: Fields<'_>) -> Option<&[u8]> {
     let count = usize::from(fields.u16()?);
     let requests = fields.rest();
     (requests.len() == 2 * count).then_some(requests)
 }
 
-/// The contexts that the queries mean, if they are well-formed and fill the data exactly.
+/// Return the contexts that the queries mean, if they are well-formed and fill the data exactly.
 fn matching_contexts(mut fields: Fields<'_>, is_set: bool) -> Option<Contexts> {
     let count = fields.u32()?;
     let mut contexts = Contexts::default();
@@ -532,7 +533,7 @@ fn put_error(output: &mut Vec<u8>, option: u32, code: u32, text: &str) {
     put_reply(output, option, code, text.as_bytes());
 }
 
-/// The beginning of a name, for a message.
+/// Return the beginning of a name, for a message.
 fn excerpt(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(80)]).into_owned()
 }

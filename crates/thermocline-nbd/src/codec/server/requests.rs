@@ -13,13 +13,13 @@ use crate::protocol::{
 pub struct Request {
     /// The client's name for it ("handle"), which the reply repeats.
     pub cookie: u64,
-    /// What is asked for; never [`Command::Disconnect`].
+    /// Command; never [`Command::Disconnect`].
     pub command: Command,
     /// [`command_flag`]s, all valid for the command.
     pub flags: u16,
-    /// Where, in bytes.
+    /// Offset, in bytes.
     pub offset_bytes: u64,
-    /// How much, in bytes.
+    /// Length, in bytes.
     pub length_bytes: u32,
 }
 
@@ -35,7 +35,7 @@ impl Request {
 pub struct Refusal {
     /// The client's name for the request.
     pub cookie: u64,
-    /// What was asked for, if it was understood.
+    /// Requested command, if it was understood.
     pub command: Option<Command>,
     /// The error.
     pub error: ErrorCode,
@@ -43,7 +43,7 @@ pub struct Refusal {
     pub reason: &'static str,
 }
 
-/// What a client sent.
+/// Message of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming<'a> {
     /// A request without payload.
@@ -52,7 +52,7 @@ pub enum Incoming<'a> {
     Write {
         /// The request that the piece belongs to.
         request: Request,
-        /// How many bytes of the payload came before; zero begins the request.
+        /// Number of bytes of the payload that came before; zero begins the request.
         done_bytes: u32,
         /// The piece.
         payload: &'a [u8],
@@ -109,7 +109,7 @@ impl Header {
 }
 
 impl Requests {
-    /// Requests for `export`, on the terms that were negotiated.
+    /// Return the requests for `export`, on the terms that were negotiated.
     pub fn new(negotiated: Negotiated, export: &ExportInfo) -> Self {
         Self {
             negotiated,
@@ -119,12 +119,12 @@ impl Requests {
         }
     }
 
-    /// Takes one request, or one piece of a write, off `input`; returns how many bytes were
-    /// consumed, and nothing if more are needed. Bytes may be consumed without an event: a refused
+    /// Parse one request, or one piece of a write, from `input`; return the number of bytes
+    /// consumed, zero if more are needed. Bytes may be consumed without an event: a refused
     /// payload.
     ///
     /// # Errors
-    /// If the client sent what is no request, or a write longer than any server takes.
+    /// If the client sent an invalid request, or a write longer than any server takes.
     pub fn next<'a>(
         &mut self,
         input: &'a [u8],
@@ -287,7 +287,7 @@ impl Requests {
     }
 }
 
-/// The bytes from an offset to the next multiple of so many bytes.
+/// Return the number of bytes from an offset to the next multiple of `of`.
 pub(crate) fn bytes_to_multiple(offset_bytes: u64, of: usize) -> u32 {
     let of = of as u64;
     u32::try_from(of - offset_bytes % of).expect("pieces are short")

@@ -17,7 +17,7 @@ use thermocline_lab::advising::{Advice, Cache};
 use crate::arguments::{AdviseOptions, Have, KindWord};
 use crate::output;
 
-/// What to type.
+/// Commands to type.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Commands {
     /// Shell lines with comments.
@@ -66,7 +66,7 @@ pub(super) fn read(have: &Have) -> Result<InstalledCache> {
     }
 }
 
-/// The cache as the lab simulates it; says what it leaves out.
+/// Return the cache as the lab simulates it; says what it leaves out.
 pub(super) fn today(installed: &InstalledCache, page_bytes: u64) -> Result<Cache> {
     let modelled = model(installed, page_bytes)?;
     for text in &modelled.left_out {
@@ -86,7 +86,7 @@ pub(super) fn today(installed: &InstalledCache, page_bytes: u64) -> Result<Cache
     })
 }
 
-/// The commands that set what is recommended.
+/// Return the commands that set what is recommended.
 pub(super) fn commands(
     advice: &Advice,
     installed: Option<&InstalledCache>,
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands for a setting, and what they leave out.
+    /// Return the commands for a setting, and what they leave out.
     fn shell(cache: &Cache, page_bytes: u64) -> (String, Vec<(String, String)>) {
         let parameters: Vec<(String, String)> = cache
             .parameters

@@ -15,7 +15,7 @@ use thermocline_trace::{PageSize, Requests as _, RunningSample};
 use crate::arguments::{AdviseOptions, PartOfTrace};
 use crate::{interrupt, output, reading};
 
-/// Of a smaller flash, nothing is said.
+/// Minimum size of flash to say anything about.
 const LEAST_FLASH_PAGES: u64 = 64;
 /// Months of a year.
 const MONTHS: f64 = 12.0;
@@ -101,7 +101,7 @@ fn named(name: &str) -> DeviceSpec {
     DeviceSpec { name: Some(name.to_owned()), ..DeviceSpec::default() }
 }
 
-/// What is asked.
+/// Return the question of the options.
 fn asked(options: &AdviseOptions, today: Option<Cache>, page_bytes: u64) -> Result<Asked> {
     let bytes = |flag: &str, size: &TierSize| {
         size.whole_bytes()
@@ -155,13 +155,13 @@ fn asked(options: &AdviseOptions, today: Option<Cache>, page_bytes: u64) -> Resu
     })
 }
 
-/// A sample without a request.
+/// Return a sample without a request.
 fn begun(options: &AdviseOptions, page_size: PageSize) -> RunningSample {
     let most = usize::try_from(options.most_requests).unwrap_or(usize::MAX);
     RunningSample::new(page_size, options.seed).with_most_requests(most)
 }
 
-/// The sample of traces, or of samples that were saved.
+/// Return the sample of traces, or of samples that were saved.
 fn read(options: &AdviseOptions, page_size: Option<PageSize>) -> Result<RunningSample> {
     let mut sample: Option<RunningSample> = None;
     for path in &options.traces {

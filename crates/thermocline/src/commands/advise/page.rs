@@ -49,7 +49,7 @@ fn text(advice: &Advice, commands: &Commands) -> String {
     text
 }
 
-/// The commands, behind comments that say why.
+/// Return the commands, behind comments that say why.
 fn shell(advice: &Advice, commands: &Commands) -> String {
     let mut text = String::from("#!/bin/sh\n");
     for sentence in advice.sentences.iter().chain(&advice.doubts) {
@@ -87,7 +87,7 @@ const HEADER: [&str; 8] = [
     "flash lasts",
 ];
 
-/// The disk alone, today, the best of each kind, and the best at other sizes.
+/// Return the disk alone, today, the best of each kind, and the best at other sizes.
 fn rows(advice: &Advice) -> Vec<Vec<String>> {
     let mark = |place: usize| if advice.recommended == Some(place) { " *" } else { "" };
     let today = advice.today.iter().map(|one| row(one, " (today)"));

@@ -23,7 +23,7 @@ const INTERRUPTED: i32 = 130;
 /// Between two looks at the package and at signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What the package is asked.
+/// Question to the package.
 #[derive(Serialize)]
 struct Asked<'a> {
     version: &'a str,
@@ -36,7 +36,7 @@ struct Asked<'a> {
     request: String,
 }
 
-/// What it answers.
+/// Its answer.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
@@ -98,7 +98,7 @@ fn ask(python: &str, asked: &[u8], watch: &Watch) -> Result<(Vec<u8>, ExitStatus
     })
 }
 
-/// What must be there.
+/// Return the remedy for a missing package.
 fn remedy() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(

@@ -11,7 +11,7 @@ use crate::arguments::{
 };
 use crate::{interrupt, output};
 
-/// The manifest that the options name.
+/// Return the manifest that the options name.
 pub(super) fn manifest(options: &ManifestOptions) -> Result<Manifest> {
     Ok(Manifest::read(&options.manifest, options.root.as_deref())?)
 }
@@ -47,7 +47,7 @@ fn check_all(manifest: &Manifest) -> Result<Vec<Checked>> {
     Ok(checked?)
 }
 
-/// What was found of a trace, and what is wrong with it.
+/// Describe the findings about a trace, and its faults.
 fn line(checked: &Checked) -> String {
     let Checked { dataset, trace, found, problems, split } = checked;
     let split = split.map_or_else(String::new, |split| format!(", {split}"));
@@ -64,7 +64,7 @@ fn line(checked: &Checked) -> String {
     format!("{verdict} {dataset}/{trace}{found}\n{problems}")
 }
 
-/// What became of a trace. Its JSON form has a stable schema.
+/// Outcome of a trace. Its JSON form has a stable schema. Its JSON form has a stable schema.
 #[derive(Serialize)]
 struct Done<'a> {
     dataset: &'a str,
@@ -96,7 +96,7 @@ pub(super) fn compile(options: &CorpusCompileOptions) -> Result<String> {
     })?
 }
 
-/// Does something to each trace, and says what became of it.
+/// Process each trace, and report the outcome.
 fn each(
     manifest: &Manifest,
     is_json: bool,

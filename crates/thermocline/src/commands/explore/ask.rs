@@ -1,4 +1,4 @@
-//! What the page asks for: policies, sizes, devices and prices.
+//! Questions of the page: policies, sizes, devices and prices.
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use crate::hierarchy::{flag, in_options};
 /// A study of more configurations would take hours before it says much.
 const POINTS_MAX: usize = 4096;
 
-/// What is to be found out about a trace.
+/// Question about a trace.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
@@ -28,7 +28,7 @@ pub(super) struct Ask {
     #[serde(default)]
     devices: Devices,
     prices_per_gib: Option<Prices>,
-    /// How many times all of flash may be written.
+    /// Number of times that the whole flash may be written.
     pub(super) endurance_cycles: Option<f64>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Point {
 }
 
 impl Ask {
-    /// All configurations, by size and then by policy, each once.
+    /// Return all configurations, by size and then by policy, each once.
     ///
     /// # Errors
     /// What cannot be, and what would be right.
@@ -149,14 +149,14 @@ impl Ask {
         spec
     }
 
-    /// The words of `compare` that ask for the same.
+    /// Return the words of `compare` that ask for the same.
     pub(super) fn words(&self) -> Vec<String> {
         let sizes = [("ram", self.ram.join(",")), ("flash", self.flash.join(","))];
         let words = ["--policy".to_owned(), self.policies.join(",")].into_iter();
         words.chain(tiers(sizes)).chain(self.device_words()).collect()
     }
 
-    /// The words of `simulate` that ask for one configuration.
+    /// Return the words of `simulate` that ask for one configuration.
     pub(super) fn point_words(&self, point: &Point) -> Vec<String> {
         let flash = if self.flash.is_empty() { String::new() } else { pages(point.flash_pages) };
         let sizes = [("ram", pages(point.ram_pages)), ("flash", flash)];
@@ -194,7 +194,7 @@ fn tiers(sizes: [(&str, String); 2]) -> impl Iterator<Item = String> {
     given.flat_map(|(tier, sizes)| ["--tier".to_owned(), format!("{tier}={sizes}")])
 }
 
-/// The tier that a part of the hierarchy belongs to, as the page calls it.
+/// Return the tier that a part of the hierarchy belongs to, as the page calls it.
 fn tier(path: &SpecPath) -> String {
     match *path.steps() {
         [Step::Key("tiers"), Step::At(0), ..] => "RAM".into(),
@@ -204,10 +204,10 @@ fn tier(path: &SpecPath) -> String {
     }
 }
 
-/// What a body of JSON asks for.
+/// Parse the question in a body of JSON.
 ///
 /// # Errors
-/// What is wrong in it, with the line and the column.
+/// If it is invalid, with the line and the column.
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
         Problem::new(

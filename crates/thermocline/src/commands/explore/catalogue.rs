@@ -1,4 +1,4 @@
-//! What the page offers: policies, sizes to begin with, and devices.
+//! Choices that the page offers: policies, initial sizes, and devices.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -15,11 +15,11 @@ const POLICIES: [&str; 7] = ["hat", "lc", "tac", "face-gsc", "lru-exclusive", "a
 /// The sizes to begin with.
 const RAM: [&str; 1] = ["2%"];
 const FLASH: [&str; 5] = ["1x", "2x", "4x", "8x", "16x"];
-/// What a page takes to read, in milliseconds: of memory at most this, of flash less than this.
+/// Maximum time of a page read, in milliseconds, of memory; flash takes less than the next.
 const MEMORY_MS: f64 = 0.01;
 const FLASH_MS: f64 = 1.0;
 
-/// What there is to choose from.
+/// Choices that the page offers.
 #[derive(Debug, Serialize)]
 pub(super) struct Catalogue {
     version: &'static str,
@@ -43,7 +43,7 @@ struct Defaults {
     policies: [&'static str; POLICIES.len()],
     ram: [&'static str; RAM.len()],
     flash: [&'static str; FLASH.len()],
-    /// How many times all of flash may be written.
+    /// Number of times that the whole flash may be written.
     endurance_cycles: f64,
 }
 
@@ -61,7 +61,7 @@ struct DeviceJson {
     about: String,
 }
 
-/// All that the page offers, and the traces that are open.
+/// Return all that the page offers, and the traces that are open.
 ///
 /// # Errors
 /// None, as long as the presets are what they are.

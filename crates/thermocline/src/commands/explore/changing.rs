@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How long a request waits for a change.
+/// Time that a request waits for a change.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// A value with the number of its changes.
@@ -18,7 +18,7 @@ struct Versioned<T> {
 }
 
 impl<T> Changing<T> {
-    /// A value in version 1.
+    /// Create a value in version 1.
     pub(super) fn new(value: T) -> Self {
         Self(watch::Sender::new(Versioned { version: 1, value }))
     }

@@ -14,7 +14,7 @@ use crate::commands::trace::information::{HOTTEST, POINTS, describe};
 
 /// Points of the curve of popularity.
 const RANKS: u32 = 60;
-/// Of larger traces, a sample of so many pages tells when pages are used again.
+/// Number of pages in a sample of larger traces, from which re-use is measured.
 const REUSE_PAGES: u32 = 1 << 17;
 /// The seed of this sample.
 const SEED: u64 = 1;
@@ -52,7 +52,7 @@ pub(super) fn html(trace: &Trace, opened: &Opened, watch: &Watch) -> Result<Stri
     Ok(report.to_fragment())
 }
 
-/// What a thread has found; its panic goes on here.
+/// Return the result of a thread; its panic goes on here.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }

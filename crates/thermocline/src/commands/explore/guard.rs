@@ -1,9 +1,9 @@
-//! Who may ask: pages of this server alone.
+//! Guard of requests: pages of this server alone may ask.
 //!
-//! Any program of this machine, and any page of a browser on it, can send requests to a port of 127.0.0.1.
-//! The token in the path keeps out those who were not told the address. The host that a browser names
-//! keeps out pages whose own name was made to lead here (DNS rebinding), and the origin of a request that
-//! changes something keeps out pages of other sites.
+//! Any program of this machine, and any page of a browser on it, can send requests to a port of
+//! 127.0.0.1. The token in the path keeps out those who do not know the address. The host that a
+//! browser names keeps out pages whose own name resolves to this machine (DNS rebinding), and the
+//! origin of a request that changes something keeps out pages of other sites.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -12,7 +12,8 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::problem::Problem;
 
-/// What a browser lets the page do: its own scripts, styles and requests, and nothing of others.
+/// Policy by which a browser limits the page: its own scripts, styles and requests, and nothing of
+/// others.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers of every answer.
@@ -29,7 +30,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 pub(super) struct Hosts([String; 2]);
 
 impl Hosts {
-    /// The names of a server at this port.
+    /// Return the names of a server at this port.
     pub(super) fn of_port(port: u16) -> Self {
         Self(["127.0.0.1", "localhost"].map(|name| format!("{name}:{port}")))
     }

@@ -70,7 +70,7 @@ pub(crate) fn run(options: &ExploreOptions) -> Result<String> {
     served.map(|()| String::new())
 }
 
-/// A name that nobody guesses.
+/// Return a name that nobody guesses.
 fn token() -> Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)

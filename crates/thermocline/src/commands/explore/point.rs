@@ -21,7 +21,7 @@ use crate::output;
 /// Points of the charts over time.
 const INTERVALS: usize = 40;
 
-/// What the page is told of a configuration.
+/// Description of a configuration for the page.
 #[derive(Debug, Serialize)]
 pub(super) struct PointJson {
     title: String,
@@ -29,7 +29,7 @@ pub(super) struct PointJson {
     commands: Vec<CommandJson>,
 }
 
-/// Something to type, or a file to write.
+/// Command to type, or file to write.
 #[derive(Debug, Serialize)]
 struct CommandJson {
     title: &'static str,
@@ -73,12 +73,12 @@ impl Detail {
         Ok(Self { summary, command: command_line("simulate", words) })
     }
 
-    /// The report of it.
+    /// Return the report of it.
     pub(super) fn report(&self) -> Report {
         report::point(&self.summary)
     }
 
-    /// What the page is told.
+    /// Return the description for the page.
     pub(super) fn json(&self, opened: &Opened) -> PointJson {
         let report = self.report();
         let replay = CommandJson { title: "Replay it", text: self.command.clone() };
@@ -91,7 +91,7 @@ impl Detail {
         }
     }
 
-    /// The report of it with its command, for a report of the whole session.
+    /// Return the report of it with its command, for a report of the whole session.
     pub(super) fn pinned(&self) -> Report {
         let mut report = self.report();
         report.code(&self.command);
@@ -103,7 +103,7 @@ impl Detail {
         [0, 1].map(|tier| pages.get(tier).copied().unwrap_or_default())
     }
 
-    /// The configuration of an engine, if engines run the policy on pages of this size.
+    /// Return the configuration of an engine, if engines run the policy on pages of this size.
     fn engine(&self, opened: &Opened) -> Option<String> {
         check_engine_pages(&opened.compiled).ok()?;
         let policy = thermocline_lab::find_policy(&self.summary.policy.name).ok()?;
@@ -120,7 +120,7 @@ impl Detail {
         Some(text)
     }
 
-    /// The commands that set up a cache that systems ship, if the policy models one.
+    /// Return the commands that set up a cache that systems ship, if the policy models one.
     fn shipped(&self) -> Option<CommandJson> {
         let [ram_pages, flash_pages] = self.pages();
         let page_bytes = self.summary.trace.page_size_bytes;
@@ -148,7 +148,7 @@ impl Detail {
     }
 }
 
-/// A command line, as a shell takes it.
+/// Return a command line, as a shell takes it.
 pub(super) fn command_line(command: &str, words: Vec<String>) -> String {
     let words = [String::new(), command.to_owned()].into_iter().chain(words);
     output::command_line(&words.map(OsString::from).collect::<Vec<OsString>>())

@@ -1,4 +1,4 @@
-//! Why a request is refused, as the page shows it.
+//! Reason why a request is refused, as the page shows it.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -20,18 +20,18 @@ impl Problem {
         Self { status, sentence: sentence.into() }
     }
 
-    /// What was asked for cannot be.
+    /// Create the error of an invalid question.
     pub(super) fn bad(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, sentence)
     }
 
-    /// There is no such thing.
+    /// Create the error of a missing item.
     pub(super) fn missing(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, sentence)
     }
 }
 
-/// An error with its causes and its remedy, in one sentence.
+/// Return an error with its causes and its remedy, in one sentence.
 pub(super) fn sentence(error: &anyhow::Error) -> String {
     crate::errors::explained(error, flag_of)
 }

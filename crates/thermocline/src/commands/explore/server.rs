@@ -31,12 +31,12 @@ const SHELL: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=
     <script src=\"page.js\" defer></script>\n</head>\n<body>\n\
     <main class=\"explore\" id=\"app\">\n<h1>Thermocline explore</h1>\n\
     <noscript><p>This page needs scripts.</p></noscript>\n</main>\n</body>\n</html>\n";
-/// What the page does; made from `web/` by `cargo xtask web`.
+/// Script of the page; made from `web/` by `cargo xtask web`.
 const SCRIPT: &str = include_str!("page.js");
-/// How it looks besides what reports have.
+/// Style of the page besides that of reports.
 const OWN_STYLE: &str = include_str!("style.css");
 
-/// So long more changes of a study are waited for: each answer is a page of HTML.
+/// Time that more changes of a study are waited for: each answer is a page of HTML.
 const GATHER: Duration = Duration::from_millis(100);
 
 type Shared = State<Arc<Session>>;
@@ -50,7 +50,7 @@ struct After {
     after: u64,
 }
 
-/// All paths, below the token.
+/// Return all paths, below the token.
 pub(super) fn router(session: Arc<Session>, token: &str, port: u16) -> Router {
     let at = |path: &str| format!("/{token}/{path}");
     let typed = |media: &'static str, text: String| {
@@ -227,7 +227,7 @@ async fn report(State(session): Shared, body: Body200) -> Answer<Response> {
     Ok((headers, html).into_response())
 }
 
-/// Does work that takes long on a thread of its own, so that others are answered meanwhile.
+/// Do work that takes long on a thread of its own, so that others are answered meanwhile.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
@@ -237,7 +237,7 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Does such work, and stops it if its client leaves: then this is dropped, and the interest with it.
+/// Do such work, and stop it if its client leaves: then this is dropped, and the interest with it.
 async fn awaited<T: Send + 'static>(
     work: impl FnOnce(&Watch) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
@@ -248,17 +248,17 @@ async fn awaited<T: Send + 'static>(
     found
 }
 
-/// A whole body.
+/// Return a whole body.
 fn bytes(body: Body200) -> Answer<Bytes> {
     body.map_err(|error| Problem::new(error.status(), format!("{error}: ask for less at once")))
 }
 
-/// The number of a trace or a study.
+/// Return the number of a trace or a study.
 fn number(text: &str) -> Answer<u64> {
     text.parse().map_err(|_| Problem::missing(format!("`{text}` is the number of nothing here")))
 }
 
-/// The version that a client knows; none is 0.
+/// Return the version that a client knows; none is 0.
 fn version(after: Result<Query<After>, QueryRejection>) -> Answer<u64> {
     let after =
         after.map_err(|error| Problem::bad(format!("{error}: give a number as `after`")))?;

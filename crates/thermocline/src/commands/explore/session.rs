@@ -1,4 +1,5 @@
-//! What the page has open: traces and studies. Nothing of it outlives the process.
+//! Open traces and studies of the page. Nothing of it outlives the process. Nothing of it outlives
+//! the process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +16,7 @@ use super::study::Study;
 use super::traces::{Opened, Trace, TraceJson};
 use crate::arguments::{ExploreOptions, Reading};
 
-/// So many studies of a trace are kept, the newest ones.
+/// Number of a trace's studies that are kept, the newest ones.
 const STUDIES: usize = 4;
 
 /// Traces and studies, by their numbers.
@@ -32,7 +33,7 @@ pub(super) struct Session {
 pub(super) type Ready = (Arc<Trace>, Arc<Opened>);
 
 impl Session {
-    /// A session that begins to read the trace of the command line.
+    /// Create a session that begins to read the trace of the command line.
     pub(super) fn new(options: &ExploreOptions) -> Self {
         let session = Self {
             reading: options.reading.clone(),
@@ -60,12 +61,12 @@ impl Session {
         trace
     }
 
-    /// All traces, for the page.
+    /// Return all traces, for the page.
     pub(super) fn traces(&self) -> Vec<TraceJson> {
         lock(&self.traces).values().map(|trace| trace.json()).collect()
     }
 
-    /// A trace by its number.
+    /// Return a trace by its number.
     ///
     /// # Errors
     /// There is none, or no more.
@@ -75,7 +76,7 @@ impl Session {
         })
     }
 
-    /// A trace that was read.
+    /// Return a trace that was read.
     ///
     /// # Errors
     /// There is none, or it is not read yet, or could not be read.
@@ -127,7 +128,7 @@ impl Session {
         Ok(study)
     }
 
-    /// A study by its number.
+    /// Return a study by its number.
     ///
     /// # Errors
     /// There is none, or no more.

@@ -36,9 +36,9 @@ pub(super) struct Study {
 #[derive(Clone, Debug)]
 struct State {
     phase: Phase,
-    /// By configuration.
+    /// Results by configuration.
     known: Vec<Known>,
-    /// Why a configuration has no figures, or why there are none at all.
+    /// Reason why a configuration has no figures, or why there are none at all.
     error: Option<String>,
 }
 
@@ -52,7 +52,7 @@ enum Phase {
     Stopped,
 }
 
-/// What is known of a configuration.
+/// Results of a configuration.
 #[derive(Clone, Debug, Default)]
 struct Known {
     run: Option<(Found, Summary)>,
@@ -60,7 +60,7 @@ struct Known {
     sampled_hit_ratio: Option<f64>,
 }
 
-/// What the page is told of a study.
+/// Description of a study for the page.
 #[derive(Debug, Serialize)]
 pub(super) struct StudyJson {
     id: u64,
@@ -86,7 +86,7 @@ struct Row {
     ram_bytes: u64,
     flash_bytes: u64,
     is_exact: bool,
-    /// Of RAM and flash together, from 0 to 1.
+    /// Hit ratio of RAM and flash together, from 0 to 1.
     hit_ratio: f64,
     io_time_ms: f64,
     flash_bytes_written: u64,
@@ -101,7 +101,7 @@ impl Phase {
 }
 
 impl Study {
-    /// A study that was not begun.
+    /// Create a study that was not begun.
     pub(super) fn new(
         id: u64,
         ask: Ask,
@@ -120,7 +120,7 @@ impl Study {
         self.configurations.len()
     }
 
-    /// Does all of it, on this thread and those of rayon.
+    /// Run all of it, on this thread and those of rayon.
     pub(super) fn run(&self) {
         let rate = Rate::Auto { seed: SEED };
         let trace = &self.opened.compiled;
@@ -180,7 +180,7 @@ impl Study {
         });
     }
 
-    /// What the page is told now.
+    /// Return the present description for the page.
     pub(super) fn json(&self) -> StudyJson {
         let (state, version) = self.state.look(|state, version| (state.clone(), version));
         let exact = state.exact();
@@ -202,7 +202,7 @@ impl Study {
         }
     }
 
-    /// The report of what is known now.
+    /// Return the report of the present state.
     pub(super) fn report(&self) -> Report {
         self.report_of(&self.state.look(|state, _| state.clone()))
     }
@@ -256,7 +256,7 @@ impl State {
         self.known.iter().filter(is_exact).count()
     }
 
-    /// How far samples are off, where exact figures are known, too.
+    /// Return the error of the samples, where exact figures are known, too.
     fn difference(&self) -> Option<Difference> {
         Difference::of(self.known.iter().filter_map(|known| match &known.run {
             Some((Found::Exact, run)) => {

@@ -22,7 +22,7 @@ const BUNDLED: (&str, &str) = ("pgbench.csv.zst", "8KiB");
 /// While a trace is read, waiting requests are told that often.
 const TELL: Duration = Duration::from_millis(100);
 
-/// Where a trace comes from.
+/// Origin of a trace.
 #[derive(Debug)]
 pub(super) enum Origin {
     /// A file of this machine.
@@ -45,12 +45,12 @@ pub(super) struct Trace {
     accesses: AtomicU64,
 }
 
-/// How far a trace is.
+/// Progress of a trace.
 #[derive(Debug)]
 pub(super) enum Phase {
     Reading,
     Ready(Arc<Opened>),
-    /// In a sentence.
+    /// Reason, in a sentence.
     Failed(String),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Opened {
     pub(super) files: Option<Arc<FileTable>>,
 }
 
-/// What the page is told of a trace.
+/// Description of a trace for the page.
 #[derive(Debug, Serialize)]
 pub(super) struct TraceJson {
     id: u64,
@@ -78,7 +78,7 @@ pub(super) struct TraceJson {
     summary: Option<ReadyJson>,
 }
 
-/// What it is told of one that was read.
+/// Description of a trace that was read.
 #[derive(Debug, Serialize)]
 struct ReadyJson {
     footprint_pages: u64,
@@ -88,17 +88,17 @@ struct ReadyJson {
 }
 
 impl Trace {
-    /// The trace of a file.
+    /// Return the trace of a file.
     pub(super) fn of_path(id: u64, path: &Path) -> Self {
         Self::new(id, reading::file_name(path), Origin::Path(path.to_owned()))
     }
 
-    /// A trace that was dropped on the page.
+    /// Create a trace that was dropped on the page.
     pub(super) fn dropped(id: u64, name: String) -> Self {
         Self::new(id, name, Origin::Dropped)
     }
 
-    /// The trace that is built in.
+    /// Return the trace that is built in.
     pub(super) fn bundled(id: u64) -> Self {
         Self::new(id, BUNDLED.0.into(), Origin::Bundled)
     }
@@ -153,7 +153,7 @@ impl Trace {
         self.onlooker.watch.stop();
     }
 
-    /// The trace.
+    /// Return the trace.
     ///
     /// # Errors
     /// It is not read yet, or could not be, in a sentence.
@@ -169,7 +169,7 @@ impl Trace {
         })
     }
 
-    /// The words of a command line that read it in the same way.
+    /// Return the words of a command line that read it in the same way.
     pub(super) fn words(&self, reading: &Reading) -> Vec<String> {
         match &self.origin {
             Origin::Path(path) => [vec![path.display().to_string()], reading.words()].concat(),
@@ -181,7 +181,7 @@ impl Trace {
         }
     }
 
-    /// What the page is told.
+    /// Return the description for the page.
     pub(super) fn json(&self) -> TraceJson {
         self.phase.look(|phase, version| {
             let (state, error, opened) = match phase {
@@ -203,7 +203,7 @@ impl Trace {
         })
     }
 
-    /// What it is, in a line.
+    /// Describe the trace in a line.
     pub(super) fn title(&self) -> String {
         match self.opened() {
             Ok(opened) => {

@@ -15,7 +15,8 @@ use crate::output;
 
 /// Pieces that wait to be written.
 const PIECES: usize = 16;
-/// So much of what exceeds the limit is taken and forgotten, so that the client reads the answer.
+/// Number of bytes beyond the limit that are read and discarded, so that the client reads the
+/// answer.
 const FORGOTTEN_BYTES: u64 = 64 << 20;
 
 /// Writes a body to a file, and returns it from its beginning.

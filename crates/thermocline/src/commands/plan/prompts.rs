@@ -41,7 +41,7 @@ pub(super) fn run(options: &PlanOptions, command: &str) -> Result<String> {
     if options.json { output::json(&plan) } else { Ok(table(&plan)) }
 }
 
-/// What the options ask for.
+/// Return the question of the options.
 fn asked(options: &PlanOptions) -> Result<KvPlanOptions> {
     let given = [
         ("--output", options.output.is_some()),
@@ -95,7 +95,7 @@ fn asked(options: &PlanOptions) -> Result<KvPlanOptions> {
     })
 }
 
-/// The front, which of it was chosen, and what is struck out.
+/// Return the front, which of it was chosen, and what is struck out.
 fn table(plan: &KvPlan) -> String {
     let header = [
         "policy".to_owned(),

@@ -9,7 +9,7 @@ use crate::{output, reading};
 
 /// Folders below the folder of traces are searched to this depth: archives have few levels.
 const DEPTH_MAX: usize = 4;
-/// How the name of a compressed file may end.
+/// Suffixes of compressed files.
 const COMPRESSED: [&str; 4] = [".gz", ".xz", ".bz2", ".zst"];
 
 /// The files of a folder and of the folders below it, the nearest first.
@@ -53,19 +53,19 @@ impl Folder {
         Ok(Self { root: Some(root), folders })
     }
 
-    /// The folder that was named, if one was.
+    /// Return the folder that was named, if one was.
     pub(super) fn root(&self) -> Option<&Path> {
         self.root.as_deref()
     }
 
-    /// The files of the first of these names that is there, all from one folder.
+    /// Return the files of the first of these names that is there, all from one folder.
     pub(super) fn find(&self, names: &[Named]) -> Option<Files> {
         names.iter().find_map(|named| self.folders.iter().find_map(|files| named_in(files, named)))
     }
 }
 
 impl Files {
-    /// What was found, in a few words.
+    /// Describe the findings in a few words.
     pub(super) fn words(&self) -> String {
         let [first, .., last] = self.paths.as_slice() else {
             return self.paths[0].display().to_string();
@@ -76,7 +76,7 @@ impl Files {
     }
 }
 
-/// The files of a folder, by name, and the folders in it.
+/// Return the files of a folder, by name, and the folders in it.
 fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let context = || format!("cannot list `{}`", folder.display());
     let (mut files, mut folders) = (vec![], vec![]);
@@ -95,7 +95,7 @@ fn list(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     Ok((files, folders))
 }
 
-/// The files of a folder that a name stands for.
+/// Return the files of a folder that a name stands for.
 fn named_in(files: &[PathBuf], named: &Named) -> Option<Files> {
     match named {
         Named::One(name) => {
@@ -121,8 +121,8 @@ fn is_trace(path: &Path, begin: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with("files.") && !rest.starts_with("stats."))
 }
 
-/// The files that match a pattern and were not taken, in the order of the numbers in their names. A
-/// file that is there twice, compressed and not, is taken once.
+/// Return the files that match a pattern and were not taken, in the order of the numbers in their
+/// names. A file that is there twice, compressed and not, is taken once.
 fn parts_of(files: &[PathBuf], pattern: &str, taken: &[PathBuf]) -> Vec<PathBuf> {
     let pattern = pattern.to_lowercase();
     let plain = |path: &Path| {
@@ -149,8 +149,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     ends.into_iter().any(|at| matches(rest, &name[at..]))
 }
 
-/// A key by which names sort by the numbers in them, so that part 2 comes before part 10: runs of
-/// digits with their lengths, other text with length 0.
+/// Return a key by which names sort by the numbers in them, so that part 2 comes before part 10:
+/// runs of digits with their lengths, other text with length 0.
 fn by_numbers(name: &str) -> Vec<(usize, &str)> {
     let mut key = vec![];
     let mut rest = name;
@@ -179,7 +179,7 @@ mod tests {
         folder
     }
 
-    /// The names of the files that are found, and how many there should be.
+    /// Return the names of the files that are found, and how many there should be.
     fn found(files: &[&str], names: &[Named]) -> (Vec<String>, Option<usize>) {
         let root = folder(files);
         let found = Folder::read(root.path().to_owned()).unwrap().find(names);

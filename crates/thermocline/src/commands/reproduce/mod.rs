@@ -17,7 +17,7 @@ use folder::{Files, Folder};
 /// Names the folder of traces that is used if the command line names none.
 const TRACES_VARIABLE: &str = "THERMOCLINE_TRACES";
 
-/// Where the trace of a workload is.
+/// Location of a workload's trace.
 enum Found {
     Files(Files),
     Bundled,
@@ -86,14 +86,15 @@ fn run_on_traces(reproduction: &mut dyn Reproduction, folder: &Folder) -> Result
     Ok(())
 }
 
-/// The folder to look for traces in; without files if none is named.
+/// Return the folder to look for traces in; without files if none is named.
 fn folder(options: &ReproduceOptions) -> Result<Folder> {
     let named = options.traces.clone();
     let root = named.or_else(|| std::env::var_os(TRACES_VARIABLE).map(PathBuf::from));
     root.map_or_else(|| Ok(Folder::default()), Folder::read)
 }
 
-/// The places of the workloads whose traces are there, in their order; says which are left out.
+/// Return the places of the workloads whose traces are there, in their order; says which are left
+/// out.
 fn find_workloads(reproduction: &dyn Reproduction, folder: &Folder) -> Result<Vec<(usize, Found)>> {
     let workloads = reproduction.workloads();
     let mut found = vec![];
@@ -128,7 +129,7 @@ fn find_workloads(reproduction: &dyn Reproduction, folder: &Folder) -> Result<Ve
     Ok(found)
 }
 
-/// What the study wants, and what is there.
+/// List the traces that the study needs, and those that exist.
 fn list(reproduction: &dyn Reproduction, folder: &Folder) -> String {
     let row = |&Wanted { name, source, is_original, .. }: &Wanted<'_>| {
         let (wanted, found) = match source {
@@ -182,7 +183,7 @@ fn open(reproduction: &dyn Reproduction, found: Found, take: &Take) -> Result<Co
     }
 }
 
-/// A bar over runs, with a message.
+/// Return a bar over runs, with a message.
 fn progress(runs: usize) -> Result<ProgressBar> {
     let bar = ProgressBar::new(runs as u64);
     let style = "{bar:30} {pos}/{len} runs, {eta} left: {msg}";

@@ -15,9 +15,9 @@ use self::screen::{Next, Screen};
 use crate::arguments::TopOptions;
 use crate::commands::serve::status::Status;
 
-/// How long a server may take for an answer.
+/// Maximum time for a server to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for a key before looking for newer figures.
+/// Time to wait for a key before looking for newer figures.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs the command until a key ends it; on anything but a terminal, or with `--once`, prints the
@@ -75,7 +75,7 @@ fn watch(
     }
 }
 
-/// The snapshot of an engine whose metrics are served there.
+/// Return the snapshot of an engine whose metrics are served there.
 fn fetch(engine: &str) -> Result<Status> {
     let url = format!("http://{engine}/status");
     let context =

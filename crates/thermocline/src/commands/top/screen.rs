@@ -13,7 +13,7 @@ use ratatui::widgets::Paragraph;
 use super::view;
 use crate::commands::serve::status::Status;
 
-/// What is shown, and how far it is scrolled.
+/// Displayed figures, and the position of scrolling.
 #[derive(Debug)]
 pub(super) struct Screen {
     engine: String,
@@ -21,16 +21,16 @@ pub(super) struct Screen {
     now: Status,
     /// Since when the server does not answer.
     gone: Option<Instant>,
-    /// What became of the server, until the next figures.
+    /// State of the server, until the next figures.
     notice: &'static str,
     /// The first line of the figures that is shown.
     first: usize,
-    /// How many are shown, and how many there are.
+    /// Number of lines that are shown, and that exist.
     shown: usize,
     lines: usize,
 }
 
-/// What a key does.
+/// Effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Stays,
@@ -38,7 +38,7 @@ pub(super) enum Next {
 }
 
 impl Screen {
-    /// A screen with the first figures of an engine.
+    /// Create a screen with the first figures of an engine.
     pub(super) fn new(engine: &str, status: Status) -> Self {
         Self {
             engine: engine.to_owned(),
@@ -173,7 +173,7 @@ mod tests {
         status
     }
 
-    /// The rows of the screen.
+    /// Return the rows of the screen.
     fn drawn(screen: &mut Screen) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();

@@ -1,4 +1,4 @@
-//! What `top` shows: tables of figures, since the start and since the snapshot before.
+//! Tables of `top`: figures since the start and since the snapshot before.
 
 use ratatui::style::Stylize as _;
 use ratatui::text::Line;
@@ -22,7 +22,7 @@ struct Figures {
     rows: Vec<Vec<String>>,
 }
 
-/// Everything below the headline as lines of a terminal of that width.
+/// Return everything below the headline as lines of a terminal of that width.
 pub(super) fn lines(before: &Status, now: &Status, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![];
     for fault in faults(now, before, "the last interval") {
@@ -43,7 +43,7 @@ pub(super) fn lines(before: &Status, now: &Status, width: usize) -> Vec<Line<'st
     lines
 }
 
-/// The same as text.
+/// Return the same as text.
 pub(super) fn text(before: &Status, now: &Status) -> String {
     let mut text = headline(now) + "\n";
     for fault in faults(now, before, "the last interval") {
@@ -56,7 +56,7 @@ pub(super) fn text(before: &Status, now: &Status) -> String {
 }
 
 impl Figures {
-    /// The width of each column.
+    /// Return the width of each column.
     fn widths(&self) -> Vec<usize> {
         let mut widths = vec![0; self.header.len()];
         for row in self.rows.iter().chain([&self.header]) {
@@ -72,7 +72,7 @@ impl Figures {
         widths.iter().sum::<usize>() + widths.len() - 1 <= width
     }
 
-    /// A row with its cells below each other: names to the left, figures to the right.
+    /// Return a row with its cells below each other: names to the left, figures to the right.
     fn line(&self, row: &[String]) -> String {
         let cells = row.iter().zip(self.widths()).enumerate().map(|(column, (cell, width))| {
             if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
@@ -189,7 +189,7 @@ fn latencies(before: &Status, now: &Status, seconds: f64) -> Figures {
     }
 }
 
-/// Every figure of the engine's tables: its value, and what came since if it is counted.
+/// Return every figure of the engine's tables: its value, and what came since if it is counted.
 fn engine(before: &Status, now: &Status, columns: usize) -> Figures {
     let cells: Vec<[String; 3]> = metrics::engine_figures()
         .map(|about| {
@@ -213,12 +213,12 @@ fn engine(before: &Status, now: &Status, columns: usize) -> Figures {
     Figures { title: "Engine".into(), header: words(&header.repeat(columns)), rows }
 }
 
-/// A key without its unit, as words.
+/// Return a key without its unit, as words.
 fn title(about: &About) -> String {
     about.key.strip_suffix("_bytes").unwrap_or(about.key).replace('_', " ")
 }
 
-/// How much more a counter has; none if it is absent.
+/// Return the increase of a counter; `None` if it is absent.
 fn since(before: Value, now: Value) -> Option<u64> {
     match (before, now) {
         (Value::Count(before), Value::Count(now)) => Some(now.saturating_sub(before)),
@@ -226,7 +226,7 @@ fn since(before: Value, now: Value) -> Option<u64> {
     }
 }
 
-/// A value with its unit.
+/// Return a value with its unit.
 fn figure(about: &About, value: Value) -> String {
     let is_bytes = about.key.ends_with("_bytes");
     match value {

@@ -27,7 +27,7 @@ pub(super) fn convert_recording(source: &str, options: &ConvertOptions) -> Resul
     Ok(sentence(&captured))
 }
 
-/// The options of a conversion make no sense without one.
+/// Return the options of a conversion make no sense without one.
 pub(super) fn refuse(options: &CaptureArguments) -> Result<()> {
     let CaptureArguments { include, exclude, identity, mmap, max_unknown } = options;
     let is_given = !include.is_empty()
@@ -42,7 +42,7 @@ pub(super) fn refuse(options: &CaptureArguments) -> Result<()> {
     Ok(())
 }
 
-/// How a recording is converted, from the command line.
+/// Return the options of a conversion from the command line.
 pub(super) fn capture_options(
     options: &CaptureArguments,
     page_size: Option<&str>,
@@ -108,7 +108,7 @@ impl Progress for Bar {
     }
 }
 
-/// What a recording lacks, or has guessed, in words.
+/// Describe the parts that a recording lacks, or has guessed.
 fn notes(counts: &CaptureCounts) -> Vec<String> {
     let mapped = output::bytes(counts.mmap_bytes);
     let all = [
@@ -141,7 +141,7 @@ fn notes(counts: &CaptureCounts) -> Vec<String> {
     some.map(|(count, text)| format!("{} {text}", output::count(count))).collect()
 }
 
-/// What was converted, as JSON.
+/// Report a conversion as JSON.
 pub(super) fn json(captured: &Captured) -> Result<String> {
     #[derive(Serialize)]
     struct Json<'a> {
@@ -163,7 +163,7 @@ pub(super) fn json(captured: &Captured) -> Result<String> {
     })
 }
 
-/// What was converted, for people.
+/// Report a conversion for people.
 pub(super) fn sentence(captured: &Captured) -> String {
     format!(
         "{}: {} requests, {} pages read and {} written, of {} files\n",

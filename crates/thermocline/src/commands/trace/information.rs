@@ -11,13 +11,13 @@ use crate::arguments::InfoOptions;
 use crate::commands::compare::VERSION;
 use crate::{output, reading};
 
-/// So many files are named.
+/// Maximum number of files that are named.
 pub(crate) const HOTTEST: usize = 10;
 
 /// The points of a chart over time.
 pub(crate) const POINTS: usize = 100;
 
-/// What `trace info` prints as JSON.
+/// JSON form of `trace info`.
 #[derive(Serialize)]
 struct InfoJson<'a> {
     path: String,
@@ -27,12 +27,12 @@ struct InfoJson<'a> {
     recording: Option<RecordingJson<'a>>,
 }
 
-/// What it prints of a recording.
+/// JSON form of a recording.
 #[derive(Serialize)]
 struct RecordingJson<'a> {
     #[serde(flatten)]
     files: &'a FileShares,
-    /// Of the whole recording, whatever `--only` says.
+    /// Shares of the whole recording, independent of `--only`.
     processes: &'a [ProcessShare],
 }
 
@@ -75,7 +75,7 @@ pub(super) fn info(options: &InfoOptions, command: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The tables of a recording.
+/// Return the tables of a recording.
 fn describe_files(files: &FileShares, processes: &[ProcessShare]) -> String {
     let with_share = |mut row: Vec<String>, share: &AccessShare| {
         row.extend([
@@ -115,7 +115,7 @@ fn describe_files(files: &FileShares, processes: &[ProcessShare]) -> String {
     text
 }
 
-/// The figures of a trace, as names and values.
+/// Return the figures of a trace, as names and values.
 pub(crate) fn describe(stats: &Stats) -> Vec<Vec<String>> {
     let share = |share: f64| output::percent(share);
     let reads = 1.0 - stats.write_share;
@@ -156,7 +156,7 @@ pub(crate) fn describe(stats: &Stats) -> Vec<Vec<String>> {
     rows
 }
 
-/// What kind of workload it is, row by row.
+/// Describe the character of the workload, row by row.
 fn character(found: &Character) -> Vec<Vec<String>> {
     let share = |share: f64| output::percent(share);
     let mut rows = vec![

@@ -1,4 +1,4 @@
-//! What is shown while listening.
+//! Display while listening.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::output;
 
 /// Forecasts while listening take no more than this part of the time.
 const FORECASTS_PART: u32 = 100;
-/// The first forecast comes after so many accesses.
+/// Number of accesses before the first forecast.
 const FORECAST_FIRST_ACCESSES: u64 = 100_000;
 
 /// A line that is written again and again.
@@ -69,7 +69,7 @@ impl Live {
     }
 }
 
-/// How often today's cache hits, so far.
+/// Describe the present cache's hit ratio so far.
 fn hits(sample: &RunningSample, asked: &Asked, hardware: &Hardware) -> Option<String> {
     let today = asked.today.as_ref()?;
     let workload = Workload::new(sample, Path::new("live")).ok()?;

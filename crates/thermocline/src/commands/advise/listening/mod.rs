@@ -23,10 +23,10 @@ use crate::arguments::{AdviseOptions, ListenWith};
 use crate::commands::trace::record;
 use crate::output;
 
-/// So often, what was heard is shown, and an end is looked for.
+/// Interval at which the records so far are shown, and an end is looked for.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What is listened to.
+/// Device or processes to listen to.
 pub(super) enum Target {
     /// A block device: its number in the kernel, and its own path or that of a file on it.
     Device { path: PathBuf, number: u64, is_node: bool },
@@ -34,7 +34,7 @@ pub(super) enum Target {
     Process(u32),
 }
 
-/// What the options name; none if they name traces.
+/// Return the target that the options name; `None` if they name traces.
 pub(super) fn target(options: &AdviseOptions) -> Result<Option<Target>> {
     if let Some(pid) = options.pid {
         ensure!(Path::new(&format!("/proc/{pid}")).exists(), "--pid {pid}: no such process");
@@ -61,7 +61,7 @@ pub(super) fn target(options: &AdviseOptions) -> Result<Option<Target>> {
 }
 
 impl Target {
-    /// What it is called.
+    /// Return its name.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Device { path, .. } => path.display().to_string(),
@@ -93,7 +93,7 @@ impl Target {
         }
     }
 
-    /// The file of the block device.
+    /// Return the file of the block device.
     fn node(&self) -> Result<PathBuf> {
         match self {
             Self::Device { path, number, is_node: false } => {
@@ -219,20 +219,20 @@ impl Target {
     }
 }
 
-/// The file of a device, from what the kernel says of it in `uevent`.
+/// Return the file of a device, from what the kernel says of it in `uevent`.
 fn node_of(about: &str) -> Option<PathBuf> {
     let name = about.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
     Some(Path::new("/dev").join(name))
 }
 
-/// How listening with a recorder ended.
+/// End of listening with a recorder.
 enum End {
     Heard,
-    /// It could not begin, and why.
+    /// It could not begin, with the reason.
     Refused(String),
 }
 
-/// What is looked at while listening.
+/// Observers while listening.
 struct Looks<'a> {
     live: Live,
     options: &'a AdviseOptions,
@@ -241,12 +241,12 @@ struct Looks<'a> {
     signals: &'a record::watch::Signals,
 }
 
-/// What was heard so far.
+/// Records so far.
 struct Hearing {
     with: ListenWith,
     listener: Listener,
     sample: RunningSample,
-    /// From the clock of the recorders to the time of day.
+    /// Difference from the clock of the recorders to the time of day.
     shift_ns: u64,
     lost: u64,
     is_ready: bool,

@@ -1,4 +1,4 @@
-//! What prints the requests: bpftrace, or blktrace where bpftrace may not run.
+//! Recorder that prints the requests: bpftrace, or blktrace where bpftrace may not run.
 
 use std::fs;
 use std::io::Read as _;
@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 1 << 16;
 const ATTACHING_MOST: Duration = Duration::from_mins(2);
 /// blktrace says nothing of a device that is idle. After so long without a complaint it listens.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Where the kernel hands blktrace its buffers.
+/// Folder in which the kernel hands blktrace its buffers.
 const BUFFERS: &str = "/sys/kernel/debug/block";
 /// blktrace's buffers per processor: 32 of 64 KiB. It takes a buffer along that is full in part.
 const BUFFER_ARGUMENTS: [&str; 4] = ["-b", "64", "-n", "32"];
@@ -63,7 +63,8 @@ impl ListenWith {
     }
 }
 
-/// The recorders that can listen to a target, the better one first; says why it is not bpftrace.
+/// Return the recorders that can listen to a target, the better one first; says why it is not
+/// bpftrace.
 pub(super) fn usable(target: &Target, wanted: Option<ListenWith>) -> Result<Vec<ListenWith>> {
     let name = target.name();
     let cannot = || format!("cannot listen to {name}");
@@ -102,7 +103,7 @@ pub(super) fn usable(target: &Target, wanted: Option<ListenWith>) -> Result<Vec<
 pub(super) struct Recorder {
     with: ListenWith,
     child: Child,
-    /// What it has to say.
+    /// File of its messages.
     errors: PathBuf,
     begun: Instant,
 }
@@ -146,7 +147,7 @@ impl Recorder {
         self.with == ListenWith::Blktrace && self.begun.elapsed() > SILENCE
     }
 
-    /// Why nothing can be expected of a recorder that is not ready.
+    /// Return the reason why a recorder that is not ready will never be.
     pub(super) fn refusal(&self) -> Option<String> {
         let program = self.with.program();
         // It goes on without the threads that it could not start.
@@ -157,7 +158,7 @@ impl Recorder {
             .then(|| format!("{program} was not ready within {} s", ATTACHING_MOST.as_secs()))
     }
 
-    /// What it said beside the requests.
+    /// Return its output besides the requests.
     pub(super) fn said(&self) -> String {
         fs::read_to_string(&self.errors).unwrap_or_default().trim_end().to_owned()
     }
@@ -177,7 +178,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Requests that the kernel had no room for, as blktrace says at its end.
+    /// Return the number of requests that the kernel had no room for, as blktrace says at its end.
     pub(super) fn dropped(&self) -> u64 {
         dropped(&self.said())
     }

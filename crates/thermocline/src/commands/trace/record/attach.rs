@@ -1,8 +1,8 @@
-//! strace attached to processes that run, while what they begin comes and goes.
+//! Recording by strace of processes that run, while they start others.
 //!
-//! strace follows what a process begins from when it is attached to it, and takes no further processes
-//! later. So what was begun between looking for the descendants and attaching is looked for again,
-//! and strace is begun anew if something is left out.
+//! strace follows the processes that a process starts after it is attached, and takes no further
+//! processes later. So processes that were started between looking for the descendants and
+//! attaching are looked for again, and strace is restarted if one was left out.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +32,7 @@ const ATTACHING_MOST: Duration = Duration::from_secs(10);
 /// Processes that are left out may end by themselves within this.
 const LEFT_OUT_MOST: Duration = Duration::from_millis(300);
 
-/// So often, strace is begun.
+/// Maximum number of times that strace is started.
 const ATTEMPTS: u32 = 5;
 
 /// Within this, strace must have parted from its processes.
@@ -78,11 +78,11 @@ fn attach(roots: &[u32], raw: &Path, signals: &Signals) -> Result<Attached> {
 /// strace, and what it is attached to; it parts from that when it is dropped.
 struct Attached {
     strace: Child,
-    /// What strace has to say.
+    /// Messages of strace.
     errors: NamedTempFile,
-    /// How many processes strace was told of besides those that were named.
+    /// Number of processes that strace was attached to besides those that were named.
     descendants: usize,
-    /// What is known of the processes, by their tasks.
+    /// State of the processes, by their tasks.
     tasks: BTreeMap<u32, AttachedTask>,
 }
 
@@ -167,7 +167,7 @@ impl Drop for Attached {
     }
 }
 
-/// The process of `strace: attach: ptrace(PTRACE_SEIZE, PROCESS): REASON`, and the reason.
+/// Return the process of `strace: attach: ptrace(PTRACE_SEIZE, PROCESS): REASON`, and the reason.
 fn refused(line: &str) -> Option<(u32, &str)> {
     let (call, reason) = line.split_once("attach: ptrace(")?.1.split_once("): ")?;
     Some((call.rsplit_once(", ")?.1.parse().ok()?, reason))
@@ -184,7 +184,7 @@ fn is_traced(process: u32, tracer: u32) -> bool {
     statuses.all(|status| status.tracer == tracer)
 }
 
-/// Has strace part from its processes.
+/// Make strace detach from its processes.
 fn part(tracer: u32) {
     processes::signal(tracer, Signal::INT);
     let begun = Instant::now();

@@ -21,17 +21,17 @@ const ATTACHING_MOST: Duration = Duration::from_mins(2);
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// So often, descendants are looked for at most: a server may never cease to begin some.
+/// Maximum number of times that descendants are looked for: a server may never stop starting some.
 const ROUNDS: u32 = 10;
 
-/// What the script prints first.
+/// First output of the script.
 const READY: &str = "# thermocline 1";
 
-/// Where tracepoints are described, in the order in which bpftrace looks.
+/// Folders that describe tracepoints, in the order in which bpftrace looks.
 const TRACEPOINTS: [&str; 2] =
     ["/sys/kernel/tracing/events/syscalls", "/sys/kernel/debug/tracing/events/syscalls"];
 
-/// Where bpftrace writes what it has to say.
+/// File of bpftrace's messages.
 const ERRORS: &str = "errors";
 
 /// Waits for a line from the pipe, and becomes the command.

@@ -21,10 +21,10 @@ use super::capture;
 use crate::arguments::{RecordOptions, Recorder};
 use crate::output;
 
-/// What no recorder of system calls sees.
+/// Accesses that no recorder of system calls sees.
 const UNSEEN: &str = "accesses to mapped memory, requests by io_uring and libaio, the kernel's own read-ahead and write-back";
 
-/// What is recorded.
+/// Command or processes to record.
 #[derive(Debug)]
 enum Target<'a> {
     /// A command, until it ends.
@@ -82,7 +82,7 @@ pub(super) fn record(options: &RecordOptions) -> Result<(String, u8)> {
     Ok((text, status.map_or(0, exit_code)))
 }
 
-/// What to record, as far as it is there.
+/// Return the target of the recording, as far as it exists.
 fn target(options: &RecordOptions) -> Result<Target<'_>> {
     if options.attach.is_empty() {
         processes::find_program(&options.command[0])?;
@@ -101,7 +101,8 @@ fn note_descendants(count: usize) {
     }
 }
 
-/// The recorder that is wanted, or the better one that is there; says which, and what it misses.
+/// Return the recorder that is wanted, or the better one that is there; says which, and what it
+/// misses.
 fn pick(wanted: Option<Recorder>) -> Result<Recorder> {
     let mut reason = String::new();
     let recorder = match wanted {
@@ -130,7 +131,7 @@ fn check(recorder: Recorder) -> Result<()> {
     }
 }
 
-/// What a recorder's recordings are.
+/// Return the source of a recorder's recordings.
 const fn source(recorder: Recorder) -> Source {
     match recorder {
         Recorder::Strace => Source::Strace,
@@ -138,7 +139,7 @@ const fn source(recorder: Recorder) -> Source {
     }
 }
 
-/// Where the recorder writes: in the folder where it may stay.
+/// Create the file of the recorder: in the folder where it may stay.
 fn raw_file(options: &RecordOptions) -> Result<NamedTempFile> {
     let place = options.keep_raw.as_ref().unwrap_or(&options.output);
     let folder = match place.parent() {
@@ -165,7 +166,7 @@ fn keep(raw: &NamedTempFile, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A recording that cannot be converted is kept: it may have taken hours.
+/// Keep a recording that cannot be converted: it may have taken hours.
 fn with_raw(
     error: anyhow::Error,
     raw: NamedTempFile,
@@ -190,7 +191,7 @@ fn with_raw(
     }
 }
 
-/// The status of a command as shells tell it.
+/// Return the status of a command as shells tell it.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use thermocline_capture::AttachedTask;
 
-/// Where a program is that can be run.
+/// Find a program that can be run.
 pub(super) fn find_program(name: &OsStr) -> Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let can_run = |path: &PathBuf| {
@@ -38,8 +38,8 @@ pub(super) fn check(processes: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// These processes, as far as they are there, with all that they have begun and that still runs,
-/// but for this one and what it has begun.
+/// Return these processes, as far as they exist, with all their descendants that still run, except
+/// this one and its descendants.
 pub(super) fn with_descendants(roots: &[u32]) -> Result<BTreeSet<u32>> {
     let mut parents = vec![];
     for entry in fs::read_dir("/proc").context("cannot read /proc")? {
@@ -67,27 +67,27 @@ pub(super) fn with_descendants(roots: &[u32]) -> Result<BTreeSet<u32>> {
     }
 }
 
-/// The number that an entry of /proc is called.
+/// Return the number that an entry of /proc is called.
 fn number(entry: &fs::DirEntry) -> Option<u32> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-/// The threads of a process, its first among them.
+/// Return the threads of a process, its first among them.
 pub(super) fn tasks(pid: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
     entries.into_iter().flatten().filter_map(|entry| number(entry.ok().as_ref()?)).collect()
 }
 
-/// What a process or thread that runs is to others.
+/// Relations of a process or thread that runs to others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
-    /// Who has begun it.
+    /// Process that started it.
     parent: u32,
-    /// Who traces it; 0 for nobody.
+    /// Process that traces it; 0 for none.
     pub(super) tracer: u32,
 }
 
-/// The status of a process or thread, unless it has ended.
+/// Return the status of a process or thread, unless it has ended.
 pub(super) fn status(id: u32) -> Option<Status> {
     let text = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let field = |name: &str| {
@@ -103,7 +103,7 @@ pub(super) fn status(id: u32) -> Option<Status> {
 /// The most that the kernel keeps of the name of a program.
 const NAME_BYTES: usize = 15;
 
-/// What the threads of a process are called, and where it is, as far as that may be known.
+/// Return the names of a process's threads, and its folder, as far as they may be known.
 pub(super) fn attached_tasks(pid: u32) -> Vec<AttachedTask> {
     let Ok(mut program) = fs::read(format!("/proc/{pid}/comm")) else { return vec![] };
     program.pop_if(|last| *last == b'\n');
@@ -118,7 +118,7 @@ pub(super) fn attached_tasks(pid: u32) -> Vec<AttachedTask> {
     tasks(pid).into_iter().map(task).collect()
 }
 
-/// The processes that this one has begun.
+/// Return the processes that this one has begun.
 pub(super) fn children(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()

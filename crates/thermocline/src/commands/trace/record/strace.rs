@@ -16,7 +16,7 @@ const CALLS: &str = "trace=?open,?openat,?openat2,?creat,?close,?close_range,?du
 ?unlinkat,?link,?linkat,?fsync,?fdatasync,?sync_file_range,?mmap,?memfd_create,?clone,?clone3,?fork,\
 ?vfork,?unshare,?execve,?execveat,?chdir,?fchdir,?exit_group,?io_uring_setup,?io_setup";
 
-/// How strace can be used here.
+/// Mode in which strace can be used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// It stops the command only at the calls that are recorded.
@@ -41,7 +41,7 @@ pub(super) fn check() -> Result<()> {
     mode().map(drop)
 }
 
-/// How strace works here, by trying it.
+/// Find the mode in which strace works here, by trying it.
 pub(super) fn mode() -> Result<Mode> {
     installed("strace")?;
     let mut reason = String::new();

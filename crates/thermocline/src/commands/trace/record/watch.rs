@@ -38,7 +38,7 @@ impl Signals {
         self.0.iter().any(|(_, flag)| flag.load(Ordering::Relaxed))
     }
 
-    /// A signal that came since the last look.
+    /// Return a signal that came since the last look.
     fn take(&self) -> Option<Signal> {
         let mut signals = self.0.iter();
         signals.find(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|&(signal, _)| signal)
@@ -73,7 +73,7 @@ pub(super) fn wait(
     }
 }
 
-/// How much was recorded, on a terminal.
+/// Display of the recorded amount, on a terminal.
 struct Count {
     raw: File,
     lines: u64,
