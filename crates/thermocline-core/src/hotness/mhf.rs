@@ -129,15 +129,20 @@ impl Mhf {
 impl Identifier for Mhf {
     #[inline]
     fn record(&mut self, page: PageId) -> Heat {
+        // The decay comes before the first write of the next period.
         if self.writes_left == 0 {
             self.decay();
         }
         self.writes_left -= 1;
         let hash = PageHash::of(page);
+        // Exponential batch decay: all counters halve rather than one overflowing. Otherwise a full
+        // counter is frozen.
         if self.overflow_halves && self.is_any_full(hash) {
             self.counters.halve();
         }
         let full = self.counters.mask();
+        // A conservative update, deviation (3), raises only the counters that equal the smallest:
+        // larger ones owe their count to collisions.
         let limit = if self.raises_smallest { full.min(self.least(hash) + 1) } else { full };
         let first = self.counters.place(hash, 0);
         let mut least = self.raise(first, limit);
@@ -149,6 +154,8 @@ impl Identifier for Mhf {
                 least = least.min(self.raise(place, limit));
             }
         }
+        // Some of the highest `hot_bits` bits is set exactly if the count is at least 2^(D -
+        // hot_bits).
         Heat::hot_if(least >= self.hot_count)
     }
 

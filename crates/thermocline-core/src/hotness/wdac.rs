@@ -98,6 +98,8 @@ impl Wdac {
     #[inline]
     fn units(&self, entry: u64) -> u64 {
         let writes = entry >> SUM_BITS;
+        // The sum of W - age over c writes whose numbers add up to s is c (W - n) + s, where n is
+        // the number of the last write.
         let ages = (self.window.len() as u64).wrapping_sub(self.writes);
         writes.wrapping_mul(ages).wrapping_add(entry) & SUM_MASK
     }
@@ -108,6 +110,7 @@ impl Identifier for Wdac {
     fn record(&mut self, page: PageId) -> Heat {
         let window_writes = self.window.len() as u64;
         let place = &mut self.window[self.head as usize];
+        // The oldest write leaves the window, and its page's entry.
         if self.writes >= window_writes {
             let entry = &mut self.pages[place.index()];
             let sum = entry.wrapping_sub(self.writes - window_writes + 1) & SUM_MASK;

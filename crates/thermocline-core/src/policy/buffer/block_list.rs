@@ -183,6 +183,8 @@ impl<O: Order> BlockList<O> {
     /// Evicts a block, so that a page of the block `own` has room.
     fn make_room(&mut self, own: u32, out: &mut Actions) {
         let block = self.order.victim(own);
+        // BPLRU reads the block's missing pages and writes the whole block, so that a switch merge
+        // suffices.
         if let Some(padding) = &self.padding {
             for &page in padding.pages_of(block) {
                 if self.frames.hold(page) {
@@ -311,6 +313,7 @@ impl Order for MostPages {
         }
         let fullest = (1..=self.most).rev().find_map(|pages| {
             let oldest = self.by_pages.back(pages)?;
+            // The page to be written would reopen its own block at once, so another block leaves.
             if oldest == own { self.by_pages.before(oldest) } else { Some(oldest) }
         });
         fullest.unwrap_or(own)
@@ -347,6 +350,8 @@ impl Order for OldestWrite {
         if self.blocks.contains(block) {
             self.blocks.remove(block);
         }
+        // BPLRU's LRU compensation: a block that was written in full order is not expected to be
+        // written again.
         if written.is_sequential && self.is_compensated {
             self.blocks.push_back(0, block);
         } else {
@@ -428,6 +433,8 @@ impl Order for Clock {
             self.place_last(block);
         }
         self.states[block as usize].pages = written.pages;
+        // LB-CLOCK: the bit of a new block is clear, and so is that of a block written in full
+        // order.
         if is_new || written.is_sequential {
             self.clear(block);
         } else {

@@ -143,6 +143,8 @@ impl Bpac {
     /// Evicts the oldest cluster, if there is one.
     fn evict_cluster(&mut self, out: &mut Actions) {
         let Some(cluster) = self.order.back(ORDER) else { return };
+        // Evicting a single page wastes an erase: the block region should be larger, so that
+        // clusters can grow.
         if self.adapt && self.pages.len(CLUSTERS + cluster) == 1 {
             self.page_region = (self.page_region - 1).max(1);
         }
@@ -182,6 +184,7 @@ impl Bpac {
 
     /// Notes a write of a page that a cluster holds.
     fn hit_in_cluster(&mut self, page: PageId, cluster: u32) {
+        // A page that was rewritten only after a long time stays in its cluster.
         if self.now - self.page_time[page.index()] > self.page_threshold {
             self.refresh(cluster);
             return;
@@ -191,6 +194,7 @@ impl Bpac {
             self.order.remove(cluster);
         }
         if self.adapt {
+            // A page that returns soon left the page region too early, so that grows.
             self.page_region = (self.page_region + 1).min(self.page_region_max());
         }
         self.enter(page);

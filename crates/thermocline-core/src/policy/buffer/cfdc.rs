@@ -186,6 +186,7 @@ impl Cfdc {
     fn demote_oldest(&mut self) {
         let page = PageId(self.lists.back(WORKING).expect("the working region has a page"));
         self.lists.remove(page.0);
+        // Only dirty pages are clustered, because only they are written.
         if !self.frames.is_dirty(page) {
             self.lists.push_front(CLEAN, page.0);
             return;
@@ -212,6 +213,7 @@ impl Cfdc {
         if self.lists.len(WORKING) == self.frames.held() {
             self.demote_oldest();
         }
+        // Clean first: a clean page leaves without a write.
         let victim = self.lists.back(CLEAN).unwrap_or_else(|| self.oldest_of_cluster());
         self.unlink(PageId(victim));
         if let Some(frozen) = self.frozen
@@ -224,6 +226,8 @@ impl Cfdc {
 
     /// Return the oldest page of the cluster to be evicted.
     fn oldest_of_cluster(&mut self) -> u32 {
+        // The paper evicts a cluster to its end once it is chosen, so that its writes stay close
+        // together.
         if self.frozen.is_none() {
             self.frozen = self.lowest();
             if let Some(cluster) = self.frozen {
@@ -243,6 +247,8 @@ impl Cfdc {
         let priority = |(shape, timestamp, _): &(Shape, u64, u32)| {
             let distance = if shape.pages == 1 { 1 } else { shape.distance };
             let age = (self.global_time - timestamp).max(1);
+            // The paper's priority: distance over pages^2 times age. It is compared as a fraction,
+            // which needs no rounding.
             (u128::from(distance), u128::from(shape.pages).pow(2) * u128::from(age))
         };
         let lower = oldest.min_by(|one, other| {

@@ -213,6 +213,7 @@ impl PageList {
         if !self.frames.are_full() {
             return;
         }
+        // CFLRU: a clean page of the window leaves first, even if dirty pages are older.
         let oldest_clean = if self.has_window() { self.clean.back(CLEAN) } else { None };
         let victim = oldest_clean.unwrap_or_else(|| self.oldest());
         self.unlink(PageId(victim));
@@ -229,6 +230,8 @@ impl PageList {
             if *is_cold || !self.frames.is_dirty(PageId(oldest)) {
                 return oldest;
             }
+            // LRU-WSR: a dirty page is spared once, and marked cold. It leaves the next time unless
+            // it was referenced meanwhile.
             *is_cold = true;
             self.order.move_to_front(oldest);
         }

@@ -172,6 +172,8 @@ impl Face {
             let (found, dirty) = match fifo.find(page) {
                 Some(slot) => {
                     let flags = fifo.value_mut(slot);
+                    // Only a hit on flash sets the bit: references in memory say nothing about what
+                    // flash serves.
                     *flags |= REFERENCED;
                     (Tier::FLASH, *flags & FLASH_DIRTY)
                 }
@@ -186,6 +188,8 @@ impl Face {
             return;
         }
         if self.memory.len() > self.memory_pages && self.evict_from_memory(out) && self.pull {
+            // Deviation (4): memory's oldest pages fill the slots that the batch left, so that
+            // flash is written by the batch too.
             let free = self.flash_pages as usize - self.fifo.slots();
             for _ in 0..free.min(self.memory.len() as usize - 1) {
                 if self.fifo.slots() < self.flash_pages as usize {
@@ -208,6 +212,8 @@ impl Face {
             && (self.cache_clean || state & DIRTY != 0)
             && (is_on_flash || self.gate.admits(page))
         {
+            // Deviation (3): the older version keeps its slot as a hole until it reaches the front.
+            // It is invalid before the batch leaves, so it is never destaged.
             if is_on_flash {
                 self.invalidate(page, out);
             }
@@ -245,6 +251,8 @@ impl Face {
                 self.memory.prefetch(coming);
             }
             let Some((page, flags)) = self.fifo.pop() else { continue };
+            // Group second chance: a page that was hit on flash returns to the rear with its bit
+            // cleared. That is a flash write.
             if self.has_second_chance && flags & REFERENCED != 0 {
                 batch.push((page, flags & FLASH_DIRTY));
             } else {
@@ -252,6 +260,8 @@ impl Face {
             }
         }
         let is_nothing_freed = batch.len() == group_pages;
+        // Deviation (2): if the whole batch were to return, no slot would be free: its front page
+        // leaves anyway.
         if is_nothing_freed {
             let (page, flags) = batch[0];
             self.destage(page, flags, out);
@@ -333,7 +343,8 @@ impl Policy for Face {
     #[inline]
     fn prefetch_next(&self, page: PageId) {
         let is_in_memory = self.memory.prefetch_state(page);
-        // What is not needed is not fetched. Page 0 stands for it, as a branch could not be guessed.
+        // What is not needed is not fetched. Page 0 stands for it, as a branch could not be
+        // guessed.
         self.fifo.prefetch(if is_in_memory { PageId(0) } else { page });
     }
 

@@ -151,6 +151,7 @@ fn queue_pages(ratio: f64, [memory_pages, flash_pages]: [u32; 2]) -> u32 {
 fn status_after(state: u8, op: Op, is_behind_boundary: bool) -> u8 {
     let is_in_memory = state & IN_MEMORY != 0;
     let was_dirty = state & if is_in_memory { DIRTY } else { FLASH_DIRTY } != 0;
+    // Only the newest copy can be dirty. It is the one in memory, if there is one.
     let dirty = if was_dirty || op == Op::Write { DIRTY } else { 0 };
     if state == 0 {
         // Scenario 6: a page not in the queue is cold.
@@ -235,6 +236,8 @@ impl Hat {
             if next & HOT != 0 {
                 *hot_pages += u32::from(state & HOT == 0);
                 if state & FLASH != 0 {
+                    // Hot pages are in memory only: the flash copy is freed, which leaves memory
+                    // with the newest version.
                     out.drop_copy(page, Tier::FLASH);
                     *held_flash_pages -= 1;
                 }
@@ -248,12 +251,17 @@ impl Hat {
     fn brush_hot_region(&mut self) {
         if self.hot_pages > self.hot_pages_max {
             let (tail, state) = self.oldest(HOT_PAGES);
+            // The least recently referenced hot page degrades to warm. It stays in memory and in
+            // the order of its last reference.
             self.queue.set_state(tail, NONHOT | WARM | state & DIRTY);
             self.hot_pages -= 1;
         }
+        // Deviation (2): a brush presupposes a hot tail, which the first pages do not have.
         self.is_hot_region_brushed |= self.hot_pages >= self.quota(self.hot_pages_max);
         if self.is_hot_region_brushed {
             match self.queue.oldest(HOT_PAGES) {
+                // self.queue.set_boundary(tail), => A brush moves the boundary to the oldest hot
+                // page, so pages behind it, warm and cold ones, are in the warm region now.
                 Some((tail, _)) => self.queue.set_boundary(tail),
                 None => self.queue.set_boundary_to_newest(),
             }
@@ -264,11 +272,15 @@ impl Hat {
     fn evict_from_memory(&mut self, out: &mut impl Sink) {
         let (position, state) = self.oldest(NONHOT_PAGES);
         let page = self.queue.page(position);
+        // Status alone decides: a warm page goes to flash, clean or dirty, and a cold page to disk.
+        // Deviation (7): without flash, a warm page goes to disk too.
         let next = if state & WARM != 0 && self.flash_pages > 0 {
             if state & FLASH == 0 && self.held_flash_pages == self.flash_pages {
                 self.evict_from_flash(out);
             }
             self.held_flash_pages += u32::from(state & FLASH == 0);
+            // Deviation (5): the flash copy was kept while the page was in memory. If it is the
+            // same version, the eviction writes nothing.
             if state & FLASH == 0 || state & FLASH_STALE != 0 {
                 out.copy(page, Tier::RAM, Tier::FLASH);
                 WARM | FLASH | if state & DIRTY == 0 { 0 } else { FLASH_DIRTY }
@@ -289,6 +301,7 @@ impl Hat {
         let (position, state) = self.oldest(FLASH_PAGES);
         let page = self.queue.page(position);
         let next = if state & IN_MEMORY != 0 {
+            // It stays in memory as a cold page, and keeps its newest version there.
             state & !(ON_FLASH | WARM)
         } else {
             out.copy_if(state & FLASH_DIRTY != 0, page, Tier::FLASH, Tier::DISK);
@@ -303,6 +316,8 @@ impl Hat {
     fn forget(&mut self) {
         self.is_warm_region_brushed |= self.held_flash_pages >= self.quota(self.flash_pages);
         if self.is_warm_region_brushed {
+            // Deviation (3): the brush stops at any resident page, or the queue would forget a page
+            // in memory.
             while let Some((tail, state)) = self.queue.oldest(ANY)
                 && state & GHOST != 0
                 && self.queue.is_behind_boundary(tail)
@@ -310,6 +325,7 @@ impl Hat {
                 self.queue.set_state(tail, 0);
             }
         }
+        // Deviation (4): nothing else bounds a queue whose pages are never referenced again.
         if self.queue.len() > self.queue_pages_max {
             let (oldest, _) = self.oldest(GHOSTS);
             self.queue.set_state(oldest, 0);

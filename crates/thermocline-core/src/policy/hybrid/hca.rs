@@ -186,6 +186,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 impl Ram {
     fn new(setup: &Setup, buffer_pages: u32, blocks: Blocks) -> Self {
         let pages = setup.capacity_pages[0];
+        // The buffer is a part of RAM; the first level keeps one page at least.
         let buffer_pages = buffer_pages.min(pages - 1);
         // A page more enters before a group leaves.
         let ids = setup.ids();

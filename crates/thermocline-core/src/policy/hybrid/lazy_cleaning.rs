@@ -205,6 +205,8 @@ impl LazyCleaning {
                 out.serve(page, op, Tier::RAM, Tier::RAM);
                 return state | dirty;
             }
+            // The paper admits pages that are accessed randomly: a disk reads sequential ones fast
+            // enough.
             let random = if sequence.misses(page, geometry) { 0 } else { RANDOM };
             let mut found = Tier::DISK;
             if let Some(frame) = frames.find(page) {
@@ -216,6 +218,8 @@ impl LazyCleaning {
             out.serve(page, op, found, Tier::RAM);
             RESIDENT | random | dirty
         });
+        // Physical invalidation: a page that memory changes loses its frame at once, so no frame is
+        // ever out of date.
         if let Some(frame) = self.frames.find_if(op == Op::Write, page) {
             self.drop_frame(frame, out);
         }
@@ -241,6 +245,8 @@ impl LazyCleaning {
     /// Gives a page a frame, in place of the victim if flash is full.
     fn admit(&mut self, page: PageId, is_dirty: bool, out: &mut impl Sink) {
         if self.frames.len() == self.flash_pages {
+            // Clean pages leave first, since a dirty one costs a disk write: the one with the
+            // oldest second-to-last access, as in LRU-2.
             let victim = self.order.pop_first(CLEAN).unwrap_or_else(|| {
                 let dirty = self.order.pop_first(DIRTY_FRAMES).expect("a full flash has a frame");
                 out.copy(self.frames.page(dirty), Tier::FLASH, Tier::DISK);
@@ -270,7 +276,10 @@ impl LazyCleaning {
         let is_dirty = state & DIRTY != 0;
         if self.frames.find(page).is_none() {
             let is_admitted = self.flash_pages > 0
+                // Aggressive filling: below the threshold tau any page enters.
                 && (state & RANDOM != 0 || f64::from(self.frames.len()) < self.filling_pages)
+                // CW writes dirty pages to disk only, DW to both, LC to flash now and to disk
+                // later.
                 && !(is_dirty && self.design == Design::CleanWrite)
                 && self.gate.admits(page);
             let is_lazy = self.design == Design::LazyCleaning && is_admitted;
@@ -285,6 +294,8 @@ impl LazyCleaning {
 
     /// Cleans dirty frames in the order of their histories, in groups, down to the low mark.
     fn clean_in_groups(&mut self, out: &mut impl Sink) {
+        // Deviation (3): the cleaner starts above lambda and goes on to a lower mark, so that it
+        // does not run for each page.
         if self.dirty_frames() <= self.dirty_pages_max {
             return;
         }
@@ -293,6 +304,7 @@ impl LazyCleaning {
             let mut frame = first.expect("more dirty frames than none are left");
             let Self { order, frames, geometry, .. } = self;
             order.look_ahead(DIRTY_FRAMES, |coming| geometry.prefetch(frames.page(coming)));
+            // Up to alpha dirty pages that follow one another on disk are one disk write.
             for _ in 0..self.group_pages {
                 self.clean_frame(frame, out);
                 let page = self.frames.page(frame);

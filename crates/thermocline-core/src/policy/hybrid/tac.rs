@@ -154,6 +154,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let extents = homes.count();
     let slots = Slots::new(ids, flash_pages);
     let read_ms = |tier: Tier| setup.costs.get(tier.index()).map_or(0.0, |c: &PageCost| c.read_ms);
+    // The saving of a flash hit is the difference of the read times of disk and flash.
     let charged_ms = (read_ms(Tier::DISK) - read_ms(Tier::FLASH)).max(0.0);
     let saving_ms = |name| values.real_or_auto(name).unwrap_or(charged_ms);
     Box::new(Tac {
@@ -185,6 +186,8 @@ impl Tac {
         self.age();
         self.sequence.access();
         let is_write = op == Op::Write;
+        // Logical invalidation: the slot stays with the page, and the eviction of the dirty page
+        // writes it again.
         let written = if is_write { DIRTY | WRITTEN } else { 0 };
         let former = self.memory.touch_with(page, |state, _| state | RESIDENT | written);
         if former != 0 {
@@ -194,6 +197,8 @@ impl Tac {
                 self.invalidate_copy(page, out);
             }
         } else {
+            // A hit on flash warms the extent as well: temperature measures the time that caching
+            // saves, whether or not the page is cached now.
             self.warm(page);
             let slot = self.slots.find(page);
             let is_on_flash = slot.is_some_and(|slot| self.copies[slot as usize].is_valid);
@@ -202,6 +207,8 @@ impl Tac {
                 out.copy(page, Tier::FLASH, Tier::RAM);
             } else if self.write_miss.fetches(op) {
                 out.copy(page, Tier::DISK, Tier::RAM);
+                // TAC admits at the time of the read, not of the eviction, so flash may get a page
+                // that memory is about to change.
                 self.admit(page, slot, out);
             }
             out.serve(page, op, found, Tier::RAM);
@@ -258,11 +265,15 @@ impl Tac {
                 if self.slots.len() == self.flash_pages {
                     let extent = self.homes.of(page);
                     let temperature = Stamp(self.extents[extent as usize].temperature_ms.to_bits());
+                    // The bound is not above the coldest extent's temperature, so most refusals
+                    // need no search.
                     if self.coldest.bound().is_none_or(|(bound, _)| temperature <= bound) {
                         return;
                     }
                     let Self { extents, copies, .. } = self;
                     match self.coldest.least(|extent| coldness(extents, copies, extent)) {
+                        // { => A tie keeps the page on flash: replacing it would cost a write and
+                        // save nothing.
                         Some(((victim, _), coldest)) if temperature > victim => {
                             self.evict_from_flash(coldest, out);
                         }
@@ -324,6 +335,8 @@ impl Tac {
         let is_dirty = state & DIRTY != 0;
         out.copy_if(is_dirty, page, Tier::RAM, Tier::DISK);
         let slot = self.slots.find_if(is_dirty, page);
+        // Write-through: a dirty page that leaves goes to disk, and to flash only if it owns a
+        // slot.
         if slot.is_some() {
             self.admit(page, slot, out);
         }

@@ -111,6 +111,7 @@ impl Server {
     fn bring(&mut self, access: Access, held: Held, out: &mut impl Sink) {
         let Access { page, client, .. } = access;
         let top = self.hierarchy.top(client);
+        // The copies of other clients are older than what this one writes.
         for other in self.hierarchy.outdated_by(access) {
             self.leave(other, page);
         }
@@ -122,6 +123,7 @@ impl Server {
             }
         };
         self.hold(top, page);
+        // Strictly exclusive: the shared tier gives its copy up as it sends the page to the client.
         if self.mode == Mode::Remove {
             self.hierarchy.serve(access, found, top, out);
             if let Some(tier) = self.orders.find(self.hierarchy.shared_caches(), page) {
@@ -138,6 +140,8 @@ impl Server {
         for tier in lower.take_while(|&tier| tier != top) {
             self.make_room(tier, page, out);
             match self.mode {
+                // The client has the page now, so in mode `mru` the copy below is the next to be
+                // evicted.
                 Mode::Mru => self.orders.make_oldest(tier, page),
                 Mode::Lru | Mode::Remove => self.orders.make_newest(tier, page),
             }
@@ -182,6 +186,7 @@ impl Server {
         if below == self.hierarchy.disk() {
             return;
         }
+        // If the tier below still has a copy, only its order changes and nothing is sent.
         if !self.orders.holds(below, victim) {
             out.copy(victim, tier, below);
         }
@@ -196,6 +201,7 @@ impl Server {
             return;
         }
         let victim = self.orders.take_oldest(tier).expect("a full tier holds a page");
+        // A page that a faster tier holds will be demoted from there, so this copy is dropped.
         let is_above = self.mode != Mode::Remove
             && self.orders.find(self.hierarchy.faster(tier), victim).is_some();
         if !is_above {

@@ -118,6 +118,7 @@ impl HintK {
         }
         let Some(above) = self.hierarchy.above(client, found) else { return found };
         let is_better = |((least, _), _): (Key, u32)| self.histories.value(page).to_bits() > least;
+        // A page rises if the tier above has room, or a page that is worth less.
         let may_enter =
             !self.is_full(above) || self.tiers[above.index()].least().is_some_and(is_better);
         if may_enter { above } else { found }
@@ -140,6 +141,7 @@ impl HintK {
         if !self.is_full(cache) {
             return;
         }
+        // The victim has the least value; among equals it was used longest ago.
         let (_, victim) = self.tiers[cache.index()].least().expect("a full tier holds a page");
         let (page, below) = (self.numbers.page(victim), self.hierarchy.below(cache));
         self.tiers[cache.index()].remove(victim);

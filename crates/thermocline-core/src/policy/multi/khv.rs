@@ -99,6 +99,8 @@ impl Moves {
     fn value(&self, number: u32) -> f64 {
         let mut moves = self.of_page[number as usize];
         let (mut value, mut share) = (0.0, 1.0);
+        // KHV = sum over j < K of decay^j v(move j), newest first. It is a reconstruction: the
+        // weights and the decay are parameters.
         while moves != 0 {
             value += share * self.weights[(moves & ((1 << MOVE_BITS) - 1)) as usize];
             share *= self.decay;
@@ -169,6 +171,7 @@ impl Histories {
         if self.ghosts.len(GHOSTS) > self.ghosts_max {
             let oldest = self.ghosts.back(GHOSTS).expect("one was added just now");
             self.ghosts.remove(oldest);
+            // The oldest ghost's history is forgotten, which bounds the memory.
             self.moves.forget(oldest);
         }
     }

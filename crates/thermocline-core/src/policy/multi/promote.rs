@@ -170,6 +170,8 @@ impl<D: Draws> Promote<D> {
         let Self { hierarchy, probabilities, draws, .. } = self;
         let mut lower = hierarchy.caches_upwards(client, found);
         let mut keeps = |cache| match hierarchy.above(client, cache) {
+            // Each tier on the way up keeps the page with probability 1 - pp, or passes it on and
+            // forgets it.
             Some(above) => draws.unit() >= probabilities.to(above),
             None => true,
         };
@@ -187,6 +189,7 @@ impl<D: Draws> Promote<D> {
     fn enter(&mut self, tier: Tier, page: PageId, out: &mut Actions) {
         let (order, list) = self.place(tier);
         let Order { numbers, lists, used_at } = &mut self.orders[order];
+        // Victims are discarded and never demoted: that is what saves the traffic of DEMOTE.
         if lists.len(list) == self.hierarchy.capacity(tier) {
             let victim = lists.back(list).expect("a full tier holds a page");
             lists.remove(victim);
@@ -214,6 +217,7 @@ impl<D: Draws> Policy for Promote<D> {
         let Access { page, op, client } = access;
         let found = self.find(client, page).unwrap_or(self.hierarchy.disk());
         self.now += 1;
+        // Tiers compare their lives on the way of a request, which needs no messages of its own.
         self.adapt(client, found);
         let keeper = self.keeper(client, found);
         self.drop_outdated(access, out);

@@ -113,6 +113,7 @@ impl Ulc {
         let tier = self.tier_of[page as usize];
         let is_stacked = self.tiers[tier.index()].contains(page);
         let used_at = self.used_at[page as usize];
+        // A tier reaches down the stack to its yardstick, and without end while it has room.
         let reaches = |&cache: &Tier| {
             let yardstick = self.tiers[cache.index()].least();
             !self.is_full(cache)
@@ -134,6 +135,7 @@ impl Ulc {
         let (used_at, yardstick) = least.expect("a full tier has a yardstick");
         let below = self.hierarchy.below(cache);
         self.tiers[cache.index()].remove(yardstick);
+        // DEMOTE hands the yardstick down, tier by tier, to the first one that has room.
         if below != self.hierarchy.disk() {
             self.make_room(below, out);
             out.copy(self.numbers.page(yardstick), cache, below);
@@ -152,6 +154,8 @@ impl Ulc {
             if !is_below && uncached.len() <= self.ghosts_max {
                 return;
             }
+            // No yardstick is as old, so the next use of this page would find it worth no tier
+            // either.
             uncached.remove(page);
         }
     }

@@ -79,6 +79,8 @@ impl Arc {
 
     /// Case II of the paper: a ghost of T1 returns.
     fn lengthen_recent(&mut self) -> Option<PageId> {
+        // A hit in B1 shows that a longer T1 would have hit. The step is larger the shorter B1 is
+        // compared with B2.
         let step = (self.len_of(FREQUENT_GHOSTS) / self.len_of(RECENT_GHOSTS)).max(1.0);
         self.target_pages = (self.target_pages + step).min(f64::from(self.capacity_pages));
         self.replace(false)
@@ -86,6 +88,7 @@ impl Arc {
 
     /// Case III of the paper: a ghost of T2 returns.
     fn shorten_recent(&mut self) -> Option<PageId> {
+        // A hit in B2 shows that a longer T2 would have hit.
         let step = (self.len_of(RECENT_GHOSTS) / self.len_of(FREQUENT_GHOSTS)).max(1.0);
         self.target_pages = (self.target_pages - step).max(0.0);
         self.replace(true)
@@ -99,9 +102,13 @@ impl Arc {
         let [recent_ghosts, frequent_ghosts] = self.ghosts().map(u64::from);
         let capacity = u64::from(self.capacity_pages);
         let is_recent_full = recent + recent_ghosts == capacity;
+        // Case IV.A with an empty B1: T1 fills the cache, and its oldest page leaves without
+        // becoming a ghost.
         if is_recent_full && recent == capacity {
             return self.lists.pop(RECENT).map(|(page, _)| page);
         }
+        // Case IV.A otherwise drops the oldest page of B1; case IV.B drops that of B2 once the
+        // directory holds twice the capacity.
         if is_recent_full || recent + frequent + recent_ghosts + frequent_ghosts == 2 * capacity {
             self.lists.pop(if is_recent_full { RECENT_GHOSTS } else { FREQUENT_GHOSTS });
         }
@@ -118,6 +125,8 @@ impl Arc {
         }
         let recent = self.len_of(RECENT);
         let is_at_target = recent > 0.0 && recent >= self.target_pages;
+        // T1 gives up a page if it exceeds the target; at the target only for a page of B2, since
+        // such a page is about to enter T2.
         let is_recent = recent > self.target_pages || (is_frequent_ghost && is_at_target);
         // T2 can be empty at its turn only where pages were taken out of it.
         let list = if is_recent || self.lists.is_empty(FREQUENT) { RECENT } else { FREQUENT };
@@ -153,11 +162,14 @@ impl Replacement for Arc {
     #[expect(clippy::inline_always, reason = "a call costs as much as the work of a hit")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         let Some(mut position) = self.lists.find(page) else {
+            // Case IV: an unknown page enters T1.
             let evicted = self.make_room();
             self.lists.push(RECENT, page, PRESENT);
             return Outcome::Admitted { evicted };
         };
         let list = self.lists.queue_at(position);
+        // Case I: a hit in T1 or T2. Cases II and III: a hit in B1 or B2. In all of them the page
+        // moves to T2.
         let outcome = if list == RECENT || list == FREQUENT {
             Outcome::Hit
         } else {

@@ -92,6 +92,7 @@ impl LearningRate {
     /// End a period of `period` references: algorithm 2.
     fn update(&mut self, period: u32, unit: impl FnOnce() -> f64) {
         let hit_ratio = f64::from(self.hits) / f64::from(period);
+        // Algorithm 2: the gradient is the change of the hit ratio per change of the rate.
         let gain = hit_ratio - self.previous_hit_ratio;
         let step = self.rate - self.previous_rate;
         self.previous_rate = self.rate;
@@ -99,11 +100,15 @@ impl LearningRate {
         self.hits = 0;
         if step != 0.0 {
             let change = libm::fabs(self.rate * step);
+            // The rate goes on in its direction as long as the hit ratio improves, and turns back
+            // otherwise.
             let next = if gain / step > 0.0 { self.rate + change } else { self.rate - change };
             self.rate = next.clamp(RATE_MIN, RATE_MAX);
             self.unlearn_periods = 0;
             return;
         }
+        // The rate has settled. If hits do not improve for several periods, it is drawn again to
+        // leave a local optimum.
         if hit_ratio == 0.0 || gain <= 0.0 {
             self.unlearn_periods += 1;
         }
@@ -256,6 +261,7 @@ impl Replacement for Cacheus {
 impl Cacheus {
     /// A hit in SR: the page moves to R.
     fn reuse(&mut self, page: PageId, state: u8) {
+        // R would have no room.
         if self.capacity_pages == 1 {
             self.log.touch(page, state);
             return;
@@ -287,6 +293,7 @@ impl Cacheus {
             let least = 1.min(self.capacity_pages - 1);
             self.reused_target_pages = self.reused_target_pages.saturating_sub(step).max(least);
         }
+        // The expert that evicted this page was wrong.
         self.weights.regret(expert, self.rate.rate);
         let evicted = self.make_room();
         self.put(page, REUSED, R);
@@ -327,6 +334,7 @@ impl Cacheus {
             Expert::Frequency => (least, FREQUENCY_HISTORY, LEFT_BY_FREQUENCY),
         };
         let state = self.take(page);
+        // If both experts would evict the page, neither is to blame, and no history notes it.
         if oldest == least || self.history_capacity_pages == 0 {
             self.frequencies.forget(page);
             return Some(page);

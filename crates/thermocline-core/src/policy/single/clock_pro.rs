@@ -109,6 +109,7 @@ impl Replacement for ClockPro {
         if let Some((position, state)) = self.list.find(page)
             && state & (HOT | COLD) != 0
         {
+            // A hit only sets the bit, and writes nothing if it is set.
             if state & REFERENCED == 0 {
                 self.list.set_state(position, state | REFERENCED);
             }
@@ -180,11 +181,16 @@ impl ClockPro {
     /// Brings in a page that is a ghost, or unknown.
     fn admit(&mut self, page: PageId) -> Outcome {
         let free_pages = self.capacity_pages - self.hot_pages - self.cold_pages;
+        // The cold hand finds the page to replace; then the new page is inserted at
+        // the head of the list.
         let evicted = (free_pages == 0).then(|| self.run_cold_hand());
         // The hot hand may have forgotten the page meanwhile.
         if self.list.state(page) == GHOST {
+            // A page that returns during its test period becomes hot: its reuse distance is below
+            // the age of the hot hand.
             self.turn_hot(page);
             self.ghost_pages -= 1;
+        // Deviation (1): until only the minimum of cold pages is left, new pages are hot.
         } else if free_pages > self.cold_min_pages {
             self.list.touch(page, HOT);
             self.hot_pages += 1;
@@ -204,12 +210,15 @@ impl ClockPro {
             let page = self.list.page(position);
             self.cold_pages -= 1;
             if state & REFERENCED == 0 {
+                // A page that was not referenced is replaced. Within its test period
+                // it stays on the list as a ghost.
                 if state & ON_TEST == 0 {
                     self.list.set_state(position, 0);
                     return page;
                 }
                 self.list.set_state(position, GHOST);
                 self.ghost_pages += 1;
+                // The test hand ends tests of the oldest ghosts once there are too many.
                 while self.ghost_pages > self.ghosts_max {
                     let (position, state) =
                         self.list.oldest(TEST_HAND).expect("a ghost is on test");
@@ -217,6 +226,8 @@ impl ClockPro {
                 }
                 return page;
             }
+            // A page that was referenced on its test becomes hot. Otherwise the reference starts a
+            // test: deviation (2).
             if state & ON_TEST != 0 {
                 self.turn_hot(page);
                 self.end_tests_behind_hot_hand();
@@ -232,6 +243,7 @@ impl ClockPro {
     fn turn_hot(&mut self, page: PageId) {
         self.adapt(true);
         let is_hot = loop {
+            // There is room for another hot page once the hot hand has demoted enough of them.
             if self.hot_pages < self.capacity_pages - self.cold_target_pages {
                 break true;
             }
@@ -254,6 +266,7 @@ impl ClockPro {
         loop {
             let Some((position, state)) = self.list.oldest(HOT_HAND) else { return false };
             let end = self.list.find(page).map(|(end, _)| end);
+            // Deviation (3): no hot page is older than the page itself.
             if end.is_none_or(|end| position > end) {
                 return false;
             }
@@ -265,6 +278,7 @@ impl ClockPro {
                 self.cold_pages += 1;
                 return true;
             }
+            // A hot page that was referenced gets another round with its bit cleared.
             self.list.touch(hot, HOT);
         }
     }
@@ -294,6 +308,8 @@ impl ClockPro {
 
     /// Moves the target: up if a page was referenced on its test, down if it was not.
     fn adapt(&mut self, is_referenced: bool) {
+        // Each referenced test says that more cold pages would pay, each that ends
+        // without a reference that fewer would do.
         let target =
             if is_referenced { self.cold_target_pages + 1 } else { self.cold_target_pages - 1 };
         self.cold_target_pages = target.clamp(self.cold_min_pages, self.cold_max_pages);

@@ -58,12 +58,15 @@ impl Weights {
 
     /// Lowers the weight of an expert by the factor `e^-regret`.
     pub(super) fn regret(&mut self, expert: Expert, regret: f64) {
+        // LeCaR, algorithm 2: w = w e^(learning rate * regret) for the other expert, normalised.
+        // Lowering this one by the inverse gives the same weights.
         let factor = libm::exp(-regret);
         let [recency, frequency] = match expert {
             Expert::Recency => [self.recency * factor, 1.0 - self.recency],
             Expert::Frequency => [self.recency, (1.0 - self.recency) * factor],
         };
         let weight = recency / (recency + frequency);
+        // A weight of 0 could never grow again, as updates multiply.
         self.recency = weight.clamp(1.0 - WEIGHT_MAX, WEIGHT_MAX);
     }
 
@@ -209,6 +212,8 @@ impl Frequencies {
             self.push(number);
             return;
         }
+        // Entries of pages that left, or came again, are only removed by tidying. A dense table
+        // saves time with more of them, a sparse one memory with fewer.
         let entries_max = match self.indexing {
             Indexing::Dense => 2 * self.cached_pages + MARGIN,
             Indexing::Sparse => {
@@ -243,6 +248,8 @@ impl Frequencies {
                 Once::ByTime(pages) if self.ties == Ties::NewestFirst => drop(pages.pop_back()),
                 Once::ByTime(pages) => drop(pages.pop_front()),
             }
+            // The page was referenced again since its entry was made: the heap orders it from now
+            // on.
             if known.is_cached && known.references > 1 {
                 self.push(number);
             }

@@ -178,8 +178,11 @@ impl LeCaR {
         if found != 0 {
             let expert = if found == LEFT_BY_RECENCY { Expert::Recency } else { Expert::Frequency };
             let age = (self.time - known.time) as f64;
+            // The paper's regret: r = d^t, where t is the time since the eviction, and d is the
+            // discount to the power of 1 / N for a cache of N pages.
             let discount = libm::exp(age * self.log_discount);
             self.weights.regret(expert, self.learning_rate * discount);
+            // The history keeps a page's frequency, so LFU knows it again.
             references = known.references.saturating_add(1);
             self.forget(page);
         }
@@ -196,6 +199,7 @@ impl LeCaR {
         let oldest = self.log.page(position);
         let least = self.frequencies.least();
         let expert = self.weights.draw();
+        // If both experts would evict the page, neither is to blame, and no history notes it.
         if oldest == least {
             self.forget(oldest);
             return oldest;

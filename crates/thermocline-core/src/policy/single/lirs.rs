@@ -85,6 +85,8 @@ pub const LIRS: Algorithm = Algorithm::new::<Lirs>(
 impl Registered for Lirs {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
+        // L_hirs, the part for resident HIR pages, is a small share of the cache. LIR pages have
+        // the rest.
         let hir_capacity_pages = share_of(capacity_pages, values.real("hir_share")).max(1);
         let stack_capacity_pages = share_of(capacity_pages, values.real("stack_factor"));
         let log_capacity_pages =
@@ -113,6 +115,9 @@ impl Replacement for Lirs {
         };
         match state {
             LIR => {
+                // Case 1 of the paper: a hit on a LIR page moves it to the top of the stack.
+                // Pruning is only needed if the page was the bottom, since the stack is pruned
+                // before.
                 let is_bottom = self.log.oldest(LOW).is_some_and(|(bottom, _)| bottom == position);
                 self.log.touch(page, LIR);
                 if is_bottom {
@@ -121,18 +126,24 @@ impl Replacement for Lirs {
                 Outcome::Hit
             }
             STACKED_HIR => {
+                // Case 2 of the paper: a resident HIR page that is hit while in the stack has a
+                // recency below that of the bottom LIR page, so the two change roles.
                 self.hir_pages -= 1;
                 self.log.touch(page, LIR);
                 self.welcome_lir();
                 Outcome::Hit
             }
             GHOST => {
+                // Case 3 of the paper: a ghost that returns was last referenced more recently than
+                // the bottom LIR page.
                 let evicted = self.make_room_for_lir();
                 self.log.touch(page, LIR);
                 self.welcome_lir();
                 Outcome::Admitted { evicted }
             }
             _ => {
+                // A HIR page that is no longer in the stack has a recency above all LIR pages, so
+                // it stays HIR: it goes to the top of the stack and to the end of the queue.
                 self.touch_hir(page);
                 Outcome::Hit
             }
@@ -190,6 +201,8 @@ impl Lirs {
             self.welcome_lir();
             return Outcome::Admitted { evicted: None };
         }
+        // From now on a page without a reference in the stack has an infinite inter-reference
+        // recency: it is HIR.
         let evicted = self.make_room_in_queue();
         self.touch_hir(page);
         self.hir_pages += 1;
@@ -198,6 +211,7 @@ impl Lirs {
 
     /// Puts a HIR page that is not in the stack on top of it, and at the end of the queue.
     fn touch_hir(&mut self, page: PageId) {
+        // Without LIR pages the pruned stack is empty, so the page has no place in it.
         if self.lir_pages == 0 {
             self.log.touch(page, QUEUED_HIR);
             return;
@@ -214,6 +228,8 @@ impl Lirs {
             let (bottom, _) = self.log.oldest(LOW).expect("there is a LIR page");
             self.log.touch(self.log.page(bottom), QUEUED_HIR);
             self.stacked_pages -= 1;
+            // The bottom LIR page has the greatest recency of all LIR pages: it becomes HIR and
+            // goes to the end of the queue.
             self.lir_pages -= 1;
             self.hir_pages += 1;
         }
@@ -236,6 +252,8 @@ impl Lirs {
         }
         let (front, state) = self.log.oldest(QUEUE).expect("a full queue has a page");
         let page = self.log.page(front);
+        // An evicted page stays in the stack as a ghost. If it is referenced before it reaches the
+        // bottom, it becomes LIR.
         self.log.set_state(front, if state == STACKED_HIR { GHOST } else { 0 });
         self.hir_pages -= 1;
         Some(page)
@@ -247,6 +265,8 @@ impl Lirs {
         while let Some((position, state)) = self.log.oldest(HIGH)
             && bottom.is_none_or(|bottom| position < bottom)
         {
+            // A HIR page below the bottom LIR page cannot become LIR by its next reference, so the
+            // stack forgets it. If it is resident, it stays in the queue.
             self.log.set_state(position, if state == STACKED_HIR { QUEUED_HIR } else { 0 });
             self.stacked_pages -= 1;
         }
@@ -254,6 +274,8 @@ impl Lirs {
 
     /// Takes the page longest out of the cache off the stack, if that is too high.
     fn limit_stack(&mut self) {
+        // Deviation: the paper does not bound the stack. Only ghosts leave it early; the oldest
+        // ghost is the least likely to become LIR.
         while self.stacked_pages > self.stack_capacity_pages
             && let Some((position, _)) = self.log.oldest(GHOSTS)
         {

@@ -34,6 +34,8 @@ pub const PARAMETERS: &[Parameter] = &[Parameter::real("lambda", 0.0..=1.0, 0.00
 
 /// Record of a page.
 #[derive(Clone, Copy, Debug)]
+// Values are kept as of time 0. F(x) = 2^(-lambda x) multiplies all of them alike as time goes by,
+// so their order needs no updates. Logarithms of them do not overflow.
 struct Combined {
     /// The logarithm to base 2 of its combined recency and frequency as of time 0; not negative.
     log_crf: f64,

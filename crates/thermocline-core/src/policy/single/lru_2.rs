@@ -133,6 +133,8 @@ impl Lru2 {
             let histories = &self.histories;
             let least =
                 self.candidates.least(|number| histories[number as usize].rank_of_candidate());
+            // Every page is within its correlated reference period, so none is eligible: the least
+            // recently used one leaves.
             let Some((_, number)) = least else {
                 let (oldest, _) = self.order.oldest(ALL).expect("a full cache has a page");
                 break self.order.page(oldest);
@@ -141,6 +143,8 @@ impl Lru2 {
             if !self.is_correlated(page) {
                 break page;
             }
+            // The paper: a page is not replaced while further references may be
+            // correlated to its last one. It waits outside the heap, ordered by last reference.
             self.histories[number as usize].is_waiting = true;
             let (position, _) = self.order.find(page).expect("a page of the cache is in the order");
             self.order.set_state(position, WAITING);
@@ -228,6 +232,7 @@ impl Lru2 {
         let is_correlated = self.is_correlated(page);
         let number = self.number(page);
         let history = &mut self.histories[number as usize];
+        // Only a reference that is not correlated counts as a new one.
         if !is_correlated {
             // HIST(p, 1) and the correlated period that began there, which ended at LAST.
             history.second = history.last;
@@ -242,6 +247,7 @@ impl Lru2 {
         let number = self.number_of_new(page);
         let history = &mut self.histories[number as usize];
         let is_known = history.last > 0 && self.now - history.last <= self.retained;
+        // HIST(p, 2) outlives the page's stay in the cache for the retained information period.
         let second = if is_known { history.first } else { 0 };
         let now = self.now;
         *history = History { last: now, first: now, second, is_held: true, is_waiting: false };

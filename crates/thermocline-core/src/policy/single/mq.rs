@@ -130,10 +130,12 @@ impl Mq {
         if self.len() < self.capacity_pages {
             return None;
         }
+        // The least recently used page of the lowest queue that is not empty.
         let victim = (0..self.queues).find_map(|queue| self.orders.back(queue));
         let victim = victim.expect("a full cache holds a page");
         self.orders.remove(victim);
         self.orders.push_front(self.queues, victim);
+        // Qout is a FIFO: its oldest history leaves.
         if self.ghosts() > self.ghosts_max {
             let oldest = self.orders.back(self.queues).expect("one was added just now");
             self.orders.remove(oldest);
@@ -153,6 +155,8 @@ impl Mq {
         self.now += 1;
         for queue in 1..self.queues {
             let Some(oldest) = self.orders.back(queue) else { continue };
+            // A page sinks queue by queue, with a new lifetime in each, so a page that was once hot
+            // can leave.
             if self.expires_at[oldest as usize] < self.now {
                 self.orders.remove(oldest);
                 self.enter(queue - 1, oldest);
@@ -162,6 +166,7 @@ impl Mq {
 
     /// Counts the distance between two uses of a page.
     fn learn(&mut self, distance: u64) {
+        // An LRU cache of this size would hit it without any lifetime.
         if distance <= u64::from(self.capacity_pages) {
             return;
         }
@@ -221,6 +226,7 @@ impl Replacement for Mq {
         }
         let frequency = &mut self.frequency[number as usize];
         *frequency = if is_known { frequency.saturating_add(1) } else { 1 };
+        // The paper: queue log2(f), the last one for all greater frequencies.
         let queue = frequency.ilog2().min(self.queues - 1);
         self.used_at[number as usize] = self.now;
         self.enter(queue, number);

@@ -120,6 +120,8 @@ impl Replacement for Slru {
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if let Some(position) = self.segments.find(page) {
             let segment = self.segments.queue_at(position);
+            // A hit brings a page to the newest end of the next segment. Pages that overflow a
+            // segment go to the newest end of the one below, where they get another chance.
             let above = (segment + 1).min(self.highest);
             self.segments.renew(page, (segment, position), above, PRESENT);
             self.settle(above);

@@ -79,6 +79,7 @@ impl<V: Variant> ThreeQueues<V> {
     #[inline]
     fn evict(&mut self) -> PageId {
         self.fills_main = false;
+        // S gives up a page once it has its share, else M does.
         if self.queues.len(SMALL) >= self.small_pages
             && let Some(victim) = self.evict_from_small()
         {
@@ -96,6 +97,7 @@ impl<V: Variant> ThreeQueues<V> {
     #[inline]
     fn evict_from_small(&mut self) -> Option<PageId> {
         while let Some((page, state)) = self.queues.pop(SMALL) {
+            // The page was referenced often enough in S: M keeps it, with its counter reset.
             if state / ONE >= self.promote_at {
                 self.queues.push(MAIN, page, PRESENT);
                 continue;
@@ -118,6 +120,7 @@ impl<V: Variant> ThreeQueues<V> {
             if state < ONE {
                 return Some(page);
             }
+            // FIFO reinsertion: each reference gives the page of M another round.
             self.queues.push(MAIN, page, state - ONE);
         }
         None
@@ -169,6 +172,7 @@ impl<V: Variant> Replacement for ThreeQueues<V> {
                 return Outcome::Hit;
             }
             self.queues.remove(GHOSTS, position);
+            // A page that returns while it is a ghost left S too early.
             if state / ONE >= self.return_at {
                 target = MAIN;
             }

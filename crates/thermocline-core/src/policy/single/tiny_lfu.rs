@@ -54,6 +54,8 @@ impl<R: NextVictim + Registered> Registered for TinyLfuAdmission<R> {
 impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
     #[inline]
     fn refer(&mut self, page: PageId, op: Op) -> Outcome {
+        // Every reference is recorded, also of pages outside the cache: their frequency decides on
+        // their admission.
         self.histogram.record(page);
         if !self.algorithm.contains(page)
             && let Some(victim) = self.algorithm.next_victim()

@@ -61,10 +61,12 @@ impl TwoQ {
     /// Return the paper's `reclaimfor` in a full cache.
     #[inline]
     fn evict(&mut self) -> PageId {
+        // `reclaimfor`: A1in gives up a page if it exceeds Kin, otherwise Am does.
         let is_hot = self.queues.len(NEW) <= self.new_pages && !self.queues.is_empty(HOT);
         let page = if is_hot || self.ghosts_max == 0 {
             self.queues.pop(if is_hot { HOT } else { NEW }).map(|(page, _)| page)
         } else {
+            // A page that leaves A1in is remembered in A1out; one that leaves Am is forgotten.
             if self.queues.len(GHOSTS) == self.ghosts_max {
                 self.queues.pop(GHOSTS);
             }
@@ -98,6 +100,8 @@ impl Replacement for TwoQ {
         let mut target = NEW;
         if let Some(position) = self.queues.find(page) {
             let queue = self.queues.queue_at(position);
+            // A hit in A1in changes nothing: references that follow the first one closely are
+            // correlated, and do not show that the page is hot.
             if queue == NEW {
                 return Outcome::Hit;
             }
@@ -105,6 +109,8 @@ impl Replacement for TwoQ {
                 self.queues.renew(page, (HOT, position), HOT, PRESENT);
                 return Outcome::Hit;
             }
+            // A page in A1out was referenced again after its correlated references ended, so it
+            // goes to Am.
             self.queues.remove(GHOSTS, position);
             target = HOT;
         }

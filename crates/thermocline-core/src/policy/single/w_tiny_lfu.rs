@@ -109,6 +109,8 @@ impl Registered for WTinyLfu {
 impl Replacement for WTinyLfu {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
+        // Every reference is recorded, also of pages outside the cache: their frequency decides on
+        // their admission.
         self.histogram.record(page);
         let Some(position) = self.segments.find(page) else {
             self.segments.push(WINDOW, page, PRESENT);

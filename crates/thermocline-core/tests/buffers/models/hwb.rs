@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{BlockList, BufferModel, Unbuffered, join, take};
 
-/// Rule by which lambda scales the last distance in Eq. 2. 2.
+/// Rule by which lambda scales the last distance in Eq. 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// 2^lambda, what the sheet reads.

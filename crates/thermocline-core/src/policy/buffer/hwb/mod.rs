@@ -421,6 +421,7 @@ impl Hwb {
     /// A write of a page that is not in the buffer: cases 1 and 2.
     fn miss(&mut self, page: PageId, is_ghost: bool, out: &mut Actions) {
         self.make_room(out);
+        // Case 1 is a new page, case 2 a page that was rewritten soon after it left.
         if is_ghost && self.may_enter(Region::Warm, page) {
             if let Some(displaced) = self.enter(Region::Warm, page.0) {
                 self.displace_from_warm(displaced, out);
@@ -450,6 +451,7 @@ impl Hwb {
         for (&(from, to), moves) in MOVES.iter().zip(&mut self.moves) {
             if *moves > threshold {
                 *moves = 0;
+                // A region never vanishes.
                 if self.sizes[from as usize] > 1 {
                     self.sizes[from as usize] -= 1;
                     self.sizes[to as usize] += 1;
@@ -502,6 +504,7 @@ impl Policy for Hwb {
                 self.frames.write(page, out);
                 self.pages.move_to_front(page.0);
             }
+            // { => Case 4, case 5 above, and case 3 below.
             Some(WARM) => {
                 self.frames.write(page, out);
                 if self.may_enter(Region::Hot, page) {

@@ -83,8 +83,12 @@ impl Rules {
             Some(last_but_one) if last_but_one < last => (last / last_but_one).min(self.lambda_cap),
             _ => 0.0,
         };
+        // The paper prints 2 lambda, but its Eq. 3 repeats the term as a power. A product would
+        // predict the distance 0 for pages that heat up.
         let factor = if self.is_product { 2.0 * lambda } else { libm::exp2(lambda) };
         let residual = if self.with_residual { residual } else { 0.0 };
+        // A write cannot come before the next one, so a residual must not make the distance 0 or
+        // negative.
         (factor * last + residual).max(1.0)
     }
 
@@ -113,18 +117,19 @@ impl History {
     pub(super) fn write(&mut self, now: u64, rules: &Rules) {
         let distance = now - self.last_write;
         let is_first = self.distances == 0;
+        // Beta is the error of the last prediction.
         let residual = if is_first { 0.0 } else { distance as f64 - self.predicted };
         self.last_but_one = self.last;
         self.last = distance;
         self.distances = self.distances.saturating_add(1);
+        // A running mean of all distances, D_avg, needs no list of them.
         self.mean += (distance as f64 - self.mean) / f64::from(self.distances);
         let last_but_one = (!is_first).then_some(self.last_but_one);
         self.predicted = rules.predict(distance, last_but_one, residual);
         self.last_write = now;
     }
 
-    /// Predict the time of the next write (Eq. 3), if there was a distance to predict it from. 3),
-    /// if there was a distance to predict it from.
+    /// Predict the time of the next write (Eq. 3), if there was a distance to predict it from.
     pub(super) fn expected(&self) -> Option<f64> {
         (self.distances > 0).then_some(self.last_write as f64 + self.predicted)
     }

@@ -38,12 +38,16 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 return self.receive(top, frame, carried, Way::Up, out);
             }
             Strategy::Promote => {
+                // P-HFA, Algorithm 5: the page rises with a probability, else it stays. Pages of Q1
+                // may rise too: deviation (2).
                 if self.random.unit() < self.levels[self.above(level)].promotion.probability() {
                     let carried = self.leave(frame, Move::Promote);
                     return self.settle(access, frame, Some(level), carried, out);
                 }
             }
             Strategy::Hint => {
+                // H-HFA, Algorithm 6: the page rises by one level if it is worth more than the
+                // least page of Q2 there.
                 if self.is_promoted(access.page, level) {
                     let carried = self.leave(frame, Move::Promote);
                     let above = self.above(level);

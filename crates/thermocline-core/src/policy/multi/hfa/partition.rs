@@ -58,6 +58,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                     self.resorted = self.now;
                 }
                 if self.settings.is_dynamic {
+                    // Section 3.4: S is the mean number of cold pages in Q1 less that of hot pages
+                    // in Q2, and moves the boundary.
                     self.levels[level].move_boundary();
                     self.move_surplus(level);
                     self.fit(level, out);
@@ -82,6 +84,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
         let queues = [Queue::Q1, Queue::Q2].map(|queue| self.queues.frames(level, queue));
         let all = queues.iter().flatten().map(|&frame| self.hotness_of(frame));
+        // The reading `mean`: a page is hot if it is hotter than the mean of its tier.
         let mean = all.sum::<f64>() / (queues[0].len() + queues[1].len()) as f64;
         queues.map(|frames| {
             let hot = frames.into_iter().filter(|&frame| self.hotness_of(frame) > mean);
@@ -175,6 +178,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let room = q1_capacity_pages - self.queues.len(level, Queue::Q1);
         let q2_capacity_pages = self.levels[level].q2_capacity_pages();
         let surplus = self.queues.len(level, Queue::Q2).saturating_sub(q2_capacity_pages);
+        // Deviation (2): a second queue that borrows keeps its surplus until the first one needs
+        // the room.
         let moved = if self.settings.is_strict { surplus.min(room) } else { 0 };
         if moved == 0 {
             return;
