@@ -109,7 +109,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Return all policies with caches of one size.
+/// Compare all policies with caches of one size.
 fn compare(
     arguments: &Arguments,
     policies: &[&str],

@@ -41,8 +41,7 @@ struct Peer {
     given: &'static [(&'static str, &'static str)],
     class: &'static str,
     /// `true` if both are one algorithm: then their misses are equal. Otherwise the module of the
-    /// policy lists the differences, or both draw lots. Otherwise the module of the policy says
-    /// what differs, or both draw lots.
+    /// policy lists the differences, or both draw lots.
     is_same: bool,
 }
 

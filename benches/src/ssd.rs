@@ -53,7 +53,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Return a day of requests on a drive of 64 GiB, full at the start: in time, and without.
+/// Run a day of requests on a drive of 64 GiB, full at the start: in time, and without.
 fn day(arguments: &Arguments, preset: &str) -> Result<()> {
     let config = SsdConfig::preset(preset)?;
     let config = config.sized_for((64 << 30) / config.page_size_bytes())?;
@@ -133,7 +133,7 @@ fn replay_untimed(trace: &CompiledTrace, drive: &mut Ssd) -> Result<()> {
     Ok(())
 }
 
-/// Return the same trace and geometry through SSDsim and through the model, both from the file on.
+/// Compare the same trace and geometry through SSDsim and through the model, both from the file on.
 fn compare(arguments: &Arguments, binary: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let options = Options {
@@ -176,7 +176,7 @@ fn compare(arguments: &Arguments, binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Return an LRU buffer of 128 KiB, as SSDsim has.
+/// Run an LRU buffer of 128 KiB, as SSDsim has.
 fn run_ours(trace: &CompiledTrace, config: &SsdConfig) -> Result<()> {
     let configuration = BufferConfiguration {
         policy: registry::find_buffer("lru")?,

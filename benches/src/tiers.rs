@@ -70,7 +70,7 @@ fn generate(pattern: Pattern, requests: u64, pages: u64) -> Result<CompiledTrace
     Ok(CompiledTrace::compile(&mut Generator::new(options)?, PageSize::DEFAULT)?)
 }
 
-/// Return all sizes on one trace.
+/// Compare all sizes on one trace.
 fn compare_all(name: &str, arguments: &Arguments, trace: &CompiledTrace) -> Result<()> {
     println!("## {:.1} million accesses of {name}", trace.len() as f64 / 1e6);
     for percent in &arguments.percents {

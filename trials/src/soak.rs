@@ -82,7 +82,7 @@ pub(crate) fn run(root: &Path, minutes: f64) -> Result<()> {
 }
 
 impl Soak {
-    /// Return the policies that the configuration takes.
+    /// Find the policies that the configuration takes.
     fn find_policies(&mut self) -> Result<()> {
         let config = self.file("cache.toml");
         self.policies = crate::torture::policies(&self.program, &config, |name| {

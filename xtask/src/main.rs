@@ -145,7 +145,7 @@ fn write_golden(root: &Path) -> Result<()> {
     })
 }
 
-/// Return all checks, the quick ones first.
+/// Run all checks, the quick ones first.
 fn test(root: &Path) -> Result<()> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
     check_trace_formats(root)?;

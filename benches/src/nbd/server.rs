@@ -27,7 +27,7 @@ pub(super) const CLIENT_PRIORITY: &str = "10";
 /// processor.
 pub(super) const OTHERS_PRIORITY: &str = "9";
 
-/// Return whether this user may run programs at real-time priorities.
+/// Return `true` if this user may run programs at real-time priorities.
 pub(super) fn can_set_priorities() -> bool {
     let [program, class] = AT_PRIORITY;
     let status = Command::new(program).args([class, CLIENT_PRIORITY, "true"]).status();

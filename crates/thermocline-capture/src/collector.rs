@@ -512,7 +512,7 @@ fn write_table(writer: &mut dyn Write, entries: &[Entry]) -> io::Result<()> {
     Ok(())
 }
 
-/// Return a complete file that waits to be put in its place, compressed as its name says.
+/// Write a complete file that waits to be put in its place, compressed as its name says.
 fn written(
     target: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

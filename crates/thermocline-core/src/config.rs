@@ -42,9 +42,7 @@ pub enum Scaling {
     /// with them.
     Proportional,
     /// The value counts pages per period. It shrinks if a clock measures the period, which the
-    /// named parameter says by not being 0: a sample has fewer accesses in the same time. It
-    /// shrinks if the period is one of the clock, which this other parameter says by not being 0: a
-    /// sample has fewer accesses in the same time.
+    /// named parameter says by not being 0: a sample has fewer accesses in the same time.
     PerPeriod(&'static str),
 }
 

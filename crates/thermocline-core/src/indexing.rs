@@ -1,7 +1,6 @@
 //! Indexing of policies' page state: tables of the whole disk, or sparse indices.
 
-/// Structure by which a policy finds the state of a page. Its decisions do not depend on it. It
-/// decides alike either way.
+/// Structure by which a policy finds the state of a page. Its decisions do not depend on it.
 ///
 /// Write buffers and OPT always use tables. A few policies keep some state for each page or extent of
 /// the disk by definition, whatever the indexing; see

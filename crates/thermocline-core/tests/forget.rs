@@ -14,7 +14,7 @@ proptest! {
 
     /// An outcome describes the cache after it. A page that was taken out is not there, and a cache
     /// that has room may still evict a page, but never holds too many. A sparse index changes none
-    /// of this. A sparse index changes nothing of that.
+    /// of this.
     #[test]
     fn outcomes_tell_what_a_cache_holds(
         capacity_pages in 1_u32..9,

@@ -78,7 +78,7 @@ fn policy(options: &Options) -> Result<thermocline_core::BoxedPolicy, Box<dyn st
     Ok(policy.entry.build(&setup, &policy.values)?)
 }
 
-/// Return the accesses to pages anywhere, a third of them writes, until flash is full, and as many
+/// Run accesses to pages anywhere, a third of them writes, until flash is full, and as many
 /// again.
 fn work(
     engine: &mut Engine<Nothing>,

@@ -121,7 +121,7 @@ impl Flash {
         Self::end_region(storage, 0, (cache, epoch), end)
     }
 
-    /// Return the same of the region of that shard.
+    /// End the region of that shard alone.
     pub(crate) fn end_region(
         storage: &mut dyn Storage,
         index: u16,

@@ -132,7 +132,7 @@ enum Numbers {
     /// sample is large.
     InOrder(HashMap<u64, u32, rapidhash::fast::RandomState>),
     /// Numbers by a hash, as in the engine. Two units with one number are too rare to change an
-    /// estimate. Two units with one number are too rare to change an estimate.
+    /// estimate.
     Hashed(IdSpace),
 }
 

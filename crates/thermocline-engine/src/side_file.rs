@@ -141,8 +141,7 @@ pub enum SideFileError {
 
 impl SideFile {
     /// Return the path of the note beside a file. A backing store elsewhere, or a block device, has
-    /// its note where the server's configuration says. A backing store elsewhere, or a block
-    /// device, has its note where whoever serves it says.
+    /// its note where the server's configuration says.
     pub fn path(backing: &Path) -> PathBuf {
         let mut name = backing.as_os_str().to_owned();
         name.push(".thermocline");

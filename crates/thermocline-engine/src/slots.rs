@@ -162,8 +162,7 @@ impl Slots {
         self.free_slots
     }
 
-    /// Take the slot out of use. Its contents stay until it is given up. What it holds stays until
-    /// it is given up.
+    /// Take the slot out of use. Its contents stay until it is given up.
     pub(crate) fn condemn(&mut self, slot: SlotId) {
         self.condemned.insert(slot);
     }

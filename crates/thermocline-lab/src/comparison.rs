@@ -21,8 +21,7 @@ pub struct Comparison {
     hierarchy: HierarchySpec,
 }
 
-/// Cost of each policy at each size. It is displayed as a table in Markdown. It is displayed as a
-/// table in Markdown.
+/// Cost of each policy at each size. It is displayed as a table in Markdown.
 #[derive(Clone, Debug)]
 pub struct Results {
     summaries: Vec<Summary>,

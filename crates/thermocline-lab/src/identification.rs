@@ -54,8 +54,7 @@ pub struct Stream {
     pages: Vec<PageId>,
 }
 
-/// Results of a run. The JSON form of its fields has a stable schema. The JSON form of its fields
-/// is a contract.
+/// Results of a run. The JSON form of its fields has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Identification {
     /// The trace.
@@ -83,8 +82,7 @@ pub struct IdentifiedTrace {
     pub footprint_pages: u64,
 }
 
-/// Verdicts of one identifier, summarised. Its JSON form has a stable schema. Its JSON form is a
-/// contract.
+/// Verdicts of one identifier, summarised. Its JSON form has a stable schema.
 #[derive(Clone, Debug)]
 pub struct IdentifierSummary {
     /// Its name.

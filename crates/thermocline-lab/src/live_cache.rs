@@ -66,8 +66,7 @@ pub struct History {
     at: Vec<Nanos>,
 }
 
-/// Tiers that hold each page. It follows actions and does not check them. It follows actions and
-/// believes them.
+/// Tiers that hold each page. It follows actions and does not check them.
 #[derive(Debug)]
 struct Residents {
     /// The pages of which a cache tier has a copy.

@@ -11,8 +11,7 @@ use crate::{Configuration, Gauge, tiers};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OverTime {
     /// Results of each interval, in order. Their accesses differ by at most one, and are together
-    /// those of the trace. Their accesses differ by at most one, and are together those of the
-    /// trace.
+    /// those of the trace.
     pub intervals: Vec<IntervalSummary>,
 }
 

@@ -54,7 +54,7 @@ pub struct Summary {
     /// Response times and devices, if time was simulated.
     pub timing: Option<TimingSummary>,
     /// All counts, for figures that are computed from them; the first tiers of several clients are
-    /// one. Not part of the JSON. Not part of the JSON.
+    /// one. Not part of the JSON.
     pub counts: Box<Counts>,
 }
 

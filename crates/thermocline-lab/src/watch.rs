@@ -12,7 +12,7 @@ use crate::LabError;
 /// time that people notice.
 pub(crate) const CHUNK_ACCESSES: usize = 1 << 14;
 
-/// Progress and cancellation of replays. Clones are the same watch. Clones are the same watch.
+/// Progress and cancellation of replays. Clones are the same watch.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<State>);
 

@@ -52,8 +52,7 @@ pub trait Door: Debug + Send {
     fn end_turn(&mut self);
 
     /// Prepare to sleep until the descriptor is ready. Returns `true` if the thread may sleep:
-    /// there is no request now, and the descriptor signals the next one. Returns whether it may:
-    /// there is no request now, and the descriptor tells of the next one.
+    /// there is no request now, and the descriptor signals the next one.
     fn may_sleep(&mut self) -> bool;
 
     /// No more requests are taken; those in flight are still answered.

@@ -70,8 +70,7 @@ impl Durability {
     }
 
     /// Note that a flush that covers `covered` writes is about to be answered. Returns `true` if it
-    /// may report that they are durable; if not, the next one may. Returns whether it may say that
-    /// they are durable; if not, the next one may.
+    /// may report that they are durable; if not, the next one may.
     pub fn flushed(&self, covered: u64) -> bool {
         let mut state = self.lock();
         let is_doubtful = std::mem::take(&mut state.is_doubtful);

@@ -104,8 +104,7 @@ pub trait Service {
     }
 
     /// Prepare to sleep until the descriptors are ready. Returns `true` if the server may sleep: no
-    /// descriptor will miss the next event. Returns whether it may: nothing has come that no
-    /// descriptor tells of.
+    /// descriptor will miss the next event.
     fn may_sleep(&mut self) -> bool {
         true
     }

@@ -123,7 +123,7 @@ impl<'py> Arguments<'py> {
     }
 
     /// Return the question of a run over a corpus. Without policies there are no caches, and no
-    /// tiers. Without policies there are no caches, and no tiers.
+    /// tiers.
     pub(crate) fn corpus(&self) -> PyResult<Request> {
         let has_caches = self.get("policies")?.is_some();
         let options = self.run_options()?;

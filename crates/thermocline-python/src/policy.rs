@@ -93,8 +93,7 @@ impl fmt::Debug for PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// Call the factory, and take its policy. If it raises, that stops the run. If it raises, that
-    /// stops the run.
+    /// Call the factory, and take its policy. If it raises, that stops the run.
     fn new(factory: &Py<PyAny>, setup: &Setup, home: &Arc<Home>) -> Self {
         let fetches = setup.write_miss == WriteMiss::Fetch;
         let made = Python::attach(|py| -> PyResult<(Py<PyAny>, Kinds)> {

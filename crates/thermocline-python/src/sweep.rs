@@ -87,7 +87,7 @@ impl Sweep {
 
     /// Return a trace from the compiled ones of this machine, in a folder that holds at most
     /// `bytes_max` bytes, and `true` if it was compiled now. In that case `fetch` is called first,
-    /// and returns its path. `fetch` is then called before that, and gives its path.
+    /// and returns its path.
     fn open_shared(
         &self,
         py: Python<'_>,

@@ -32,7 +32,7 @@ const GROUP_RATIO: f64 = 1.01;
 /// The fitted skew lies between 0 and this.
 const SKEW_MAX: f64 = 4.0;
 
-/// Character of a trace's workload. Shares are in \[0, 1\]. Shares are in \[0, 1\].
+/// Character of a trace's workload. Shares are in \[0, 1\].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Character {

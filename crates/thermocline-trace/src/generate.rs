@@ -69,7 +69,7 @@ pub struct Shift {
     /// The number of requests between two moves, at least 1.
     pub every_requests: u64,
     /// Number of the hottest pages that become the coldest at each move; every other page rises by
-    /// that many ranks. 1 to the number of pages. 1 to the number of pages.
+    /// that many ranks. 1 to the number of pages.
     pub pages: u64,
 }
 

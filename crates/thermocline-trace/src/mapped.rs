@@ -39,7 +39,6 @@ use crate::request::PageSize;
 use crate::saved::Metadata;
 
 /// First bytes of a file. Tools that take it for text, or change line ends, damage them visibly.
-/// Tools that take it for text, or change line ends, damage it visibly.
 const MAGIC: [u8; 8] = *b"\x89TCT\r\n\x1a\n";
 
 /// Changes when programs could misunderstand a file of another version.

@@ -75,8 +75,7 @@ struct Marks {
 #[repr(align(64))]
 struct Block {
     words: [u64; BLOCK_WORDS],
-    /// For each word the marks in the block before it. The bit above these sums is undefined. The
-    /// bit above these sums means nothing.
+    /// For each word the marks in the block before it. The bit above these sums is undefined.
     before: u64,
 }
 

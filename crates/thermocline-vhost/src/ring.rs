@@ -296,8 +296,7 @@ impl Ring {
         }
     }
 
-    /// Ask the guest to signal requests. Returns `true` if there are none. Returns whether none is
-    /// there.
+    /// Ask the guest to signal requests. Returns `true` if there are none.
     pub(crate) fn wait(&mut self) -> bool {
         if self.state != State::Enabled {
             return true;

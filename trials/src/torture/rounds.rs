@@ -174,7 +174,7 @@ impl Torture {
         }
     }
 
-    /// Return the fault, and some load under it.
+    /// Inject the fault, and run some load under it.
     fn inject(&mut self, plan: &Plan, random: &mut SplitMix64) -> Result<()> {
         if plan.kind == Kind::RotRunning {
             self.rot_slots(random);
@@ -252,8 +252,8 @@ impl Torture {
         self.folder.join("server.log")
     }
 
-    /// Return the flash failed: the backing store has what was flushed since, and nothing else is
-    /// certain.
+    /// Give up a flash that failed: the backing store has what was flushed since, and nothing else
+    /// is certain.
     fn give_up_flash(&mut self, random: &mut SplitMix64) -> Result<()> {
         let backing = self.mount.path().join("backing.img").display().to_string();
         server::command(&self.program, &["cache", "forget", "--backing", &backing, "--yes"])?;

@@ -40,7 +40,7 @@ pub(crate) fn pages(program: &Program) -> Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-/// Return the help of a command, and of those below it under headings of their own.
+/// Describe a command, and those below it, under headings of their own.
 fn describe(program: &Program, words: &[&str], text: &mut String) -> Result<()> {
     let help = program.ask(&[words, &["--help"]].concat())?;
     text.push_str(&block(&help));

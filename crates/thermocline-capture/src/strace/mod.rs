@@ -230,7 +230,7 @@ impl Tracer<'_> {
         done
     }
 
-    /// Return the call began before the recording did, if this is the first that is seen of the
+    /// Take a call that began before the recording did, if this is the first that is seen of the
     /// process.
     fn resumed_without_start(&mut self, is_first: bool) -> Result<(), Fault> {
         self.collector.counts.resumed_without_start += 1;

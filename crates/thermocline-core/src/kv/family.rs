@@ -10,7 +10,7 @@ use crate::PageId;
 const NONE: u32 = u32::MAX;
 
 /// Predecessors and successors of blocks. A block's predecessor is the one before it in the first
-/// chain that contains it. A block goes on from the one before it in the first chain that has it.
+/// chain that contains it.
 #[derive(Clone, Debug)]
 pub struct Family {
     first_child: Box<[u32]>,

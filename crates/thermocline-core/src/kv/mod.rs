@@ -31,7 +31,7 @@ pub use tiers::KvTiers;
 /// A prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct KvRequest<'a> {
-    /// Arrival time. Only time-to-live looks at it. Only time-to-live looks at it.
+    /// Arrival time. Only time-to-live looks at it.
     pub at: Nanos,
     /// The engine that answers it, counted from 0.
     pub engine: u8,

@@ -78,7 +78,7 @@ pub enum Touch {
     /// All copies of its blocks.
     All,
     /// Copies in the tier that serves the block, and above. All tiers serve a block that is
-    /// computed. All tiers serve a block that is computed.
+    /// computed.
     Served,
 }
 

@@ -48,7 +48,7 @@ impl Uses {
         self.leaving.push(page);
     }
 
-    /// Return the end of a request: blocks that are nowhere become ghosts, and the oldest ghosts
+    /// End a request: blocks that are nowhere become ghosts, and the oldest ghosts
     /// are forgotten.
     pub(super) fn settle(&mut self, is_held: impl Fn(PageId) -> bool) {
         self.leaving.sort_unstable();

@@ -46,9 +46,8 @@ pub trait Policy: Debug {
         actions.as_slice()
     }
 
-    /// Process accesses in order. Their actions are counted, not kept. Their actions are counted,
-    /// and not kept. Before the n-th access, the page of the n-th of `coming`, if there are as
-    /// many, is [asked for](Self::prefetch).
+    /// Process accesses in order. Their actions are counted, not kept. Before the n-th access, the
+    /// page of the n-th of `coming`, if there are as many, is [asked for](Self::prefetch).
     ///
     /// It is compiled for every type of policy, so that the calls within are direct. A policy has
     /// one reason to override it: to count its moves without recording them first.

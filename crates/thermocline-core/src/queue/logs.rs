@@ -274,8 +274,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
 
     /// Pass `ask` the pages of the entries that the next searches for the oldest page will reach,
     /// each once, so that it can prefetch its state of them. Some have left their entries. Call
-    /// this after the oldest page was taken. Some have left their entries. To be called after the
-    /// oldest page was taken.
+    /// this after the oldest page was taken.
     #[inline]
     pub fn look_ahead(&mut self, queue: usize, mut ask: impl FnMut(PageId)) {
         let ring = &mut self.rings[queue];

@@ -279,8 +279,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
 
     /// Pass `ask` some pages of the entries that the next searches for the oldest page will reach,
     /// so that it can prefetch its state of them. Some have left their entries, and some are passed
-    /// twice. Call this after a search. Some have left their entries, and some are told again. To
-    /// be called after a search.
+    /// twice. Call this after a search.
     #[inline]
     pub fn look_ahead(&mut self, class: usize, mut ask: impl FnMut(PageId)) {
         let end = self.cursors[class] + LOOK_AHEAD_ENTRIES;

@@ -114,8 +114,7 @@ impl Shard {
     }
 
     /// Handle a range that the disk refused. Its request fails, and so do all former requests for
-    /// its pages that still wait. Its request fails, and so does whoever waits for former requests
-    /// for its pages. Without such nobody knows what is there, until a sync succeeds.
+    /// its pages that still wait. Without such nobody knows what is there, until a sync succeeds.
     fn blank_failed(&mut self, start: u64) {
         self.count_error(Device::Backing);
         self.write_backs.refused();

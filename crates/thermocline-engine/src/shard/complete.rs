@@ -99,7 +99,7 @@ impl Shard {
     }
 
     /// Read a page elsewhere, as the bytes from the disk may be old. A slot has the right bytes, or
-    /// the page was replaced. A slot has the right bytes, or the page was replaced.
+    /// the page was replaced.
     fn fetch_elsewhere(&mut self, key: usize) {
         let Fetch { page, is_current, .. } = self.fetches[key];
         let slot = self.entry(page).filter(|_| is_current).and_then(|id| self.current_slot(id));

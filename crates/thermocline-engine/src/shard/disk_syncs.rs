@@ -119,14 +119,14 @@ impl DiskSyncs {
         true
     }
 
-    /// Return the sync succeeded: what it covered is durable.
+    /// Note that the sync succeeded, and return the versions that it made durable.
     pub(super) fn succeeded(&mut self) -> Vec<Written> {
         self.end();
         self.retry_at = None;
         std::mem::take(&mut self.syncing)
     }
 
-    /// Return the sync failed. Gives the pages that were written since the last good one: the disk
+    /// Note that the sync failed, and return the pages written since the last good one: the disk
     /// may have lost all of that.
     pub(super) fn failed(&mut self, now: Nanos) -> BTreeSet<u64> {
         self.end();

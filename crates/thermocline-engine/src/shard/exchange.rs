@@ -33,8 +33,7 @@ pub(super) enum FlashUse {
     /// No slot is written any more, because another flash is to come.
     Leaving(Box<Leaving>),
     /// The engine has no flash, or it failed: nothing is written there. The pages that a failed
-    /// flash held durably are owed until the disk has them. What a flash that failed had durably is
-    /// owed until the disk has it.
+    /// flash held durably are owed until the disk has them.
     Released(Option<Owed>),
 }
 

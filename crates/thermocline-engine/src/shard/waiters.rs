@@ -145,7 +145,7 @@ impl Waiters {
     }
 
     /// Make the waiters for a page wait for an early record about it. Returns `true` if anybody
-    /// does. Returns whether anybody does.
+    /// does.
     pub(super) fn note_record(&mut self, page: u64, undurable: u64, record: NonZeroU64) -> bool {
         let mut is_awaited = false;
         for waiter in self.waiting.iter_mut().filter(|waiter| waiter.waits_for(page, undurable)) {

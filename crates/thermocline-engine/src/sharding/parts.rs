@@ -16,7 +16,7 @@ pub struct Part {
     pub number: u32,
     /// The shard.
     pub shard: usize,
-    /// Request to the shard. Its tag is that of the whole. The tag is that of the whole.
+    /// Request to the shard. Its tag is that of the whole.
     pub request: Request,
 }
 

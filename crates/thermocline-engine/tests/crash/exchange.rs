@@ -75,7 +75,7 @@ impl World {
         self.take_new_flash()
     }
 
-    /// Return the steps in which a crash may fall between the note and the first write to the new
+    /// Take the steps in which a crash may fall between the note and the first write to the new
     /// flash.
     fn take_new_flash(&mut self) -> Result<(), String> {
         self.exchange = Exchange::Left;

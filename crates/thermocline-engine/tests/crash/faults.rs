@@ -11,8 +11,7 @@ const BLOCK: usize = 4096;
 /// Times that an operation hangs, in nanoseconds; the last one never ends by itself.
 const HANGS_NS: [u64; 4] = [100_000_000, 1_000_000_000, 4_000_000_000, u64::MAX];
 
-/// Faults to inject. A number `n` means once in `n` operations; 0 means never. A number says that
-/// it happens once in so many operations; 0 for never.
+/// Faults to inject. A number `n` means once in `n` operations; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// An operation on the backing store fails.

@@ -11,7 +11,7 @@ use crate::set::Shards;
 use crate::world::World;
 
 impl World {
-    /// Return the power fails; on the way back it may fail again.
+    /// Cut the power; on the way back it may fail again.
     pub(crate) fn crash(&mut self) -> Result<(), String> {
         self.crashes += 1;
         self.is_clean = false;
@@ -191,8 +191,8 @@ impl World {
         Ok(flash.take_over(&mut storage).map(|()| Some(flash)))
     }
 
-    /// Return the flash failed: its note says that it must not be used again. What was written home
-    /// in order is there; otherwise the user gives up what only the flash had.
+    /// Replace a flash that failed: its note says that it must not be used again. What was written
+    /// home in order is there; otherwise the user gives up what only the flash had.
     fn replace_flash(&mut self) -> Result<(), String> {
         if self.below(2) == 0 {
             self.devices.borrow_mut().operations_left = u64::MAX;

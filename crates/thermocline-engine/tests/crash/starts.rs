@@ -150,7 +150,7 @@ impl Starts {
         Ok(())
     }
 
-    /// Return the steps after the last request. The machine may crash between two of them.
+    /// Take the steps after the last request. The machine may crash between two of them.
     fn say_end(&mut self, has_dirty: bool, next_sequence: u64) -> Result<(), String> {
         let size_bytes = self.backing_bytes();
         let backing = Some(self.fingerprint(self.cache, size_bytes)?);

@@ -107,7 +107,7 @@ impl Witness {
     }
 
     /// Note that everything written before `started` is durable. A block counts when both copies
-    /// are. A block counts when both copies are.
+    /// are.
     pub(crate) fn synced(&mut self, started: u64) {
         for written in std::mem::take(&mut self.written) {
             if written.time >= started {

@@ -375,7 +375,7 @@ impl World {
         Ok(())
     }
 
-    /// Return an orderly end: everything is answered, the disk has all newest bytes, the flash none
+    /// End in order: everything is answered, the disk has all newest bytes, the flash none
     /// that the disk lacks.
     pub(crate) fn end(mut self) -> Result<(), String> {
         self.until_idle()?;

@@ -111,8 +111,7 @@ pub struct Range {
     pub high: f64,
 }
 
-/// Forecast of a cache's effect. Its JSON form has a stable schema. Its JSON form has a stable
-/// schema.
+/// Forecast of a cache's effect. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Forecast {
     /// Name.
@@ -161,8 +160,7 @@ impl From<&Forecast> for Worth {
     }
 }
 
-/// Performance of the disk alone. Its JSON form has a stable schema. Its JSON form has a stable
-/// schema.
+/// Performance of the disk alone. Its JSON form has a stable schema.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NoCache {
     /// The mean time of a read, in milliseconds.

@@ -28,8 +28,7 @@ pub(super) struct Sampled {
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// Part of the time in which each access came. Each part has as many accesses as the others,
-    /// those outside the sample included. Each part has as many accesses as the others, those that
-    /// are not in the sample too.
+    /// those outside the sample included.
     parts: Vec<u8>,
     /// Extent of each page by its id, numbered from 0.
     extent_of_page: Vec<u32>,

@@ -37,8 +37,7 @@ pub(super) struct Traffic {
 }
 
 impl Tally {
-    /// Create an empty tally. Pages that are written together to one block are one flush. Pages
-    /// that are written together to one block are one flush.
+    /// Create an empty tally. Pages that are written together to one block are one flush.
     pub(super) fn new(geometry: &Geometry, pages_per_block: u32) -> Self {
         Self {
             reads: 0,

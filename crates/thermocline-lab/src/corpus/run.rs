@@ -56,7 +56,7 @@ pub enum Progress {
     Finished(usize),
 }
 
-/// Outcome of a run. Its JSON form has a stable schema. Its JSON form has a stable schema.
+/// Outcome of a run. Its JSON form has a stable schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Outcome {
     /// Traces that took part.

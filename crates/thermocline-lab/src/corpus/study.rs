@@ -276,7 +276,7 @@ impl Study {
     }
 }
 
-/// Return every baseline that is named has a result.
+/// Check that every named baseline has a result.
 fn check_baselines<'a>(
     baselines: &[String],
     labels: impl Iterator<Item = &'a String>,

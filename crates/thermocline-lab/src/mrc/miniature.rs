@@ -76,7 +76,6 @@ pub struct Miniature {
 }
 
 /// Estimate of a large cache by a small one. Shares and figures per access are of all accesses.
-/// Shares and figures per access are of all accesses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// Accesses that no cache tier answers, as a share.

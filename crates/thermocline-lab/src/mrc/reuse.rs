@@ -11,7 +11,7 @@ const DIGITS: u8 = 3;
 /// Mark of a page that was not used yet.
 const NEVER: u64 = u64::MAX;
 
-/// Statistics of re-use. Its JSON form has a stable schema. Its JSON form has a stable schema.
+/// Statistics of re-use. Its JSON form has a stable schema.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReuseStats {
     /// The share of pages that was looked at: 1, but for samples.

@@ -59,7 +59,7 @@ const SIZES: u32 = 10;
 /// The least size is so much smaller than the greatest.
 const SIZES_SPAN: f64 = 1000.0;
 
-/// Plan of purchases. Its JSON form has a stable schema. Its JSON form has a stable schema.
+/// Plan of purchases. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The trace.

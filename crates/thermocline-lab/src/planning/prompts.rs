@@ -112,8 +112,7 @@ pub struct KvStruckOut {
     pub reason: String,
 }
 
-/// Plan of purchases for prompts. Its JSON form has a stable schema. Its JSON form has a stable
-/// schema.
+/// Plan of purchases for prompts. Its JSON form has a stable schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvPlan {
     /// The file of the trace.

@@ -30,8 +30,7 @@ pub struct BufferSpec {
     /// Placement handles of the drive; its own if absent.
     pub placement: Option<Placement>,
     /// Chooser of the placement handle of each write: an identifier, `oracle`, or `none`. In a
-    /// drive without handles, the identifier that keeps hot and cold pages in different blocks. In
-    /// a drive without handles, the identifier that keeps hot and cold pages in different blocks.
+    /// drive without handles, the identifier that keeps hot and cold pages in different blocks.
     pub streams: Option<String>,
     /// Requests kept outstanding instead of arrivals at the trace's times, at least 1.
     pub closed_loop: Option<u32>,

@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use thermocline_trace::{Header, Mapping, TraceError};
 
-/// Description of a trace's columns. Its file in TOML has these keys. A file of it in TOML has
-/// these keys.
+/// Description of a trace's columns. Its file in TOML has these keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnsSpec {

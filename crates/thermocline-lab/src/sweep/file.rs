@@ -351,7 +351,8 @@ impl Placed<'_> {
         Ok(all)
     }
 
-    /// Return every parameter belongs to a policy, or to the identifier, and may have these values.
+    /// Check that every parameter belongs to a policy, or to the identifier, and may have these
+    /// values.
     fn check_parameters(
         &self,
         policies: &[PolicyEntry],

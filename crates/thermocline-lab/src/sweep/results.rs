@@ -155,7 +155,7 @@ pub(super) fn write(path: &Path, rows: &[Row]) -> Result<(), LabError> {
     Ok(writer.finish()?)
 }
 
-/// Return the rows of a file that [`write()`] wrote, by their keys.
+/// Read the rows of a file that [`write()`] wrote, by their keys.
 pub(super) fn read(path: &Path, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
     let reader = ColumnReader::open(path).map_err(|error| {
         let reason = format!("no result of a sweep: take another name for the output ({error})");

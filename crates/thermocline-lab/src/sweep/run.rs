@@ -276,7 +276,7 @@ impl SharedTrace<'_> {
     }
 }
 
-/// Return the results of all parts, by their keys.
+/// Read the results of all parts, by their keys.
 fn read_parts(parts: &Parts, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
     parts.paths()?.iter().try_for_each(|path| results::read(path, rows))
 }

@@ -112,14 +112,13 @@ enum Phase {
     Handshake(Handshake),
     Transmission(Requests, Negotiated),
     /// Leaving: nothing more is read. Requests in flight are waited for, and answered if the client
-    /// listens: then these are its terms. What is in flight is waited for, and answered if the
-    /// client listens: then these are its terms.
+    /// listens: then these are its terms.
     Leaving(Option<Negotiated>),
 }
 
 impl<S> Shared<'_, S> {
     /// Return the offer to a client. Nobody can eavesdrop on a Unix socket, so TLS is never
-    /// required there. Nobody listens in on a Unix socket, so TLS is never required there.
+    /// required there.
     fn offer(&self, socket: &Socket) -> Offer<'_> {
         let tls = match (self.tls, socket) {
             (None, _) => TlsMode::Off,

@@ -366,8 +366,7 @@ pub(crate) struct Output {
 }
 
 /// Size above which an output buffer is given back when it is empty. A smaller limit would make the
-/// system map and clear the buffer again each time for a client that reads much at a time. Less,
-/// and a client that reads much at a time has the system map and clear its buffer anew each time.
+/// system map and clear the buffer again each time for a client that reads much at a time.
 const OUTPUT_KEPT_BYTES: usize = 4 << 20;
 
 /// A buffer of replies is sealed when it would grow beyond this many bytes.

@@ -14,8 +14,7 @@ use crate::service::{ExtentRange, Reply, Service};
 pub(super) const REPLY_BYTES: usize = 128;
 
 /// Size from which a read is sent from where its bytes lie, together with the replies before it.
-/// Shorter ones are copied, so that one call of the system sends many of them. Shorter ones are
-/// copied, so that many of them are sent by one call of the system.
+/// Shorter ones are copied, so that one call of the system sends many of them.
 const GATHERED_BYTES_MIN: usize = 32 << 10;
 
 /// Destination of replies.

@@ -15,7 +15,6 @@ const POINTS_OF_CLOSE: f64 = 2.0;
 const POINTS_OF_EQUAL: f64 = 0.1;
 
 /// Rule by which a claim is judged. Percentages are of the algorithm that HFA is combined with.
-/// Percentages are of the algorithm that HFA is combined with.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {

@@ -28,9 +28,7 @@ const SLOTS_MAX: u64 = 1 << 18;
 const TRIES: usize = 4;
 
 /// Length of the generated trace. Footprint and accesses grow together, so that a cache of a fixed
-/// share of the footprint serves a constant share of the accesses. Footprint and accesses grow
-/// together, so that the share of accesses that a cache of a share of the footprint answers stays
-/// as it is.
+/// share of the footprint serves a constant share of the accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Scale {
     /// Length of the original trace.

@@ -14,7 +14,7 @@ use crate::error::TraceError;
 use crate::generate::random::SplitMix64;
 
 /// Options of generated conversations. Lengths are means of exponential distributions, at least one
-/// token. Lengths are means of exponential distributions, at least one token.
+/// token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conversations {
     /// Number of prompts.

@@ -310,7 +310,7 @@ impl Guest {
     }
 
     /// Wait until the server signals answers. A missing signal is an error under test: the time is
-    /// long. That it does is part of what is tested: the time is long.
+    /// long.
     fn wait_for_call(&self, ring: u16, limit: Duration) {
         let call = &self.rings[usize::from(ring)].call;
         let start = Instant::now();

@@ -58,7 +58,7 @@ fn completions(shell: Shell) -> Result<String> {
     String::from_utf8(text).context("a script is text")
 }
 
-/// Return the man pages of a command and of all below it.
+/// Add the man pages of a command and of all below it.
 fn add_pages(command: &Command, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut page = vec![];

@@ -40,8 +40,7 @@ pub(super) struct Scale {
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    /// Linear from the first number to the second. Without ticks they are chosen. Without ticks
-    /// they are chosen.
+    /// Linear from the first number to the second. Without ticks they are chosen.
     Linear(f64, f64, Option<Vec<Tick>>),
     /// The same in powers of two.
     Log(f64, f64, Vec<Tick>),

@@ -4,8 +4,7 @@ use super::plot::{Align, Kind, Layer, Mark, Place, Plot, Row, Scale, short};
 use super::{Chart, Drawn, palette};
 
 const HEIGHT: u32 = 360;
-/// Plane of a drawing for which names are laid out, in pixels. A wider page has more room. A wider
-/// page has more room.
+/// Plane of a drawing for which names are laid out, in pixels. A wider page has more room.
 const PLANE: (f64, f64) = (520.0, 300.0);
 /// The width of a letter and the height of a line, in pixels.
 const LETTER: f64 = 7.5;

@@ -64,7 +64,7 @@ fn line(checked: &Checked) -> String {
     format!("{verdict} {dataset}/{trace}{found}\n{problems}")
 }
 
-/// Outcome of a trace. Its JSON form has a stable schema. Its JSON form has a stable schema.
+/// Outcome of a trace. Its JSON form has a stable schema.
 #[derive(Serialize)]
 struct Done<'a> {
     dataset: &'a str,

@@ -1,5 +1,4 @@
-//! Open traces and studies of the page. Nothing of it outlives the process. Nothing of it outlives
-//! the process.
+//! Open traces and studies of the page. Nothing of it outlives the process.
 
 use std::collections::BTreeMap;
 use std::fs::File;

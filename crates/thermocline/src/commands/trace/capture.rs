@@ -27,7 +27,7 @@ pub(super) fn convert_recording(source: &str, options: &ConvertOptions) -> Resul
     Ok(sentence(&captured))
 }
 
-/// Return the options of a conversion make no sense without one.
+/// Refuse the options of a conversion where there is none.
 pub(super) fn refuse(options: &CaptureArguments) -> Result<()> {
     let CaptureArguments { include, exclude, identity, mmap, max_unknown } = options;
     let is_given = !include.is_empty()

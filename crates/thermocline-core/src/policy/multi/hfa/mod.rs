@@ -113,7 +113,6 @@ pub struct Hfa<const STRATEGY: u8> {
     used_frames: u32,
     queues: Queues<STRATEGY>,
     /// Recent hits, oldest first: time and frame. A hit counts if it is the frame's last one.
-    /// Counts if it is the frame's last hit.
     recent: VecDeque<(u64, u32)>,
     /// Time at which the hotness of all pages was last computed.
     resorted: u64,

@@ -45,8 +45,7 @@ pub(super) struct Frame {
     pub(super) is_hot: bool,
     /// `true` if the disk's copy is older.
     pub(super) is_dirty: bool,
-    /// Hotness, as last computed. Never change it in a queue that is ordered by it. Not to be
-    /// changed in a queue that is kept by it.
+    /// Hotness, as last computed. Never change it in a queue that is ordered by it.
     pub(super) hotness: f64,
     /// Its weighted hints (F), as last looked up.
     pub(super) frequency: f64,

@@ -35,8 +35,7 @@ struct Run {
     oldest: u32,
 }
 
-/// Runs of one queue. The caller says which page is next to which. Which page is next to which is
-/// told by the caller.
+/// Runs of one queue. The caller says which page is next to which.
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
     table: Vec<Run>,

@@ -153,7 +153,6 @@ struct DmCache {
     idle_every: u64,
     requests: u64,
     /// Time of the last request that reached the disk. Hits do not keep the device from being idle.
-    /// Hits do not keep the device from being idle.
     disk_used: Nanos,
     /// Time of the last check for idleness, which happens once a second.
     looked: Nanos,

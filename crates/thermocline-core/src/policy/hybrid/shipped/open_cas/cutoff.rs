@@ -48,8 +48,8 @@ impl Streams {
         stream.is_some_and(|stream| self.is_long(stream.len + 1))
     }
 
-    /// Return whether a stream of `pages` pages bypasses the cache. A request that continues no stream never
-    /// does.
+    /// Return `true` if a stream of `pages` pages bypasses the cache. A request that continues no
+    /// stream never does.
     pub(super) const fn is_long(&self, pages: u64) -> bool {
         pages > 1 && pages >= self.threshold_pages
     }
