@@ -91,6 +91,7 @@ impl Flash {
             storage.write_at(start, &zeroes[..length])?;
         }
         storage.sync()?;
+        // The superblock comes last: before it is durable, the device is no cache.
         write_superblock(storage, &superblock, 0)?;
         Ok(Self::empty(superblock))
     }
@@ -157,9 +158,12 @@ impl Flash {
 
     /// Make the table the only truth: the journal so far no longer counts.
     pub(crate) fn begin_epoch(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        // From here on blocks of the journal so far do not count: the table, which is durable, has
+        // all of them.
         self.superblock.epoch += 1;
         self.superblock.has_single_journal = false;
         self.superblock.end = None;
+        // Rule 8: the worse copy is overwritten first, so that the better one is there at any time.
         let first_copy = std::mem::take(&mut self.first_copy);
         write_superblock(storage, &self.superblock, first_copy)
     }
@@ -258,6 +262,7 @@ impl Flash {
             let first = self.uneven.remove(&block).unwrap_or(*generation % 2);
             *generation += u64::from(*generation % 2 != first);
         }
+        // Rule 7: a sync between the copies keeps one of them whole at any time.
         for copy in 0..2 {
             for blocks in blocks.chunks(WRITTEN_BLOCKS) {
                 let mut memory = AlignedBytes::new(blocks.len() * BLOCK_BYTES);
@@ -310,6 +315,7 @@ pub(crate) fn read_superblock(
     }
     let intact = found.iter().filter_map(|&(place, found)| Some((found.ok()?, place)));
     let age = |superblock: &Superblock| (superblock.epoch, superblock.end.is_some());
+    // The newest intact copy counts. An ended epoch is newer than the same one while it ran.
     if let Some((superblock, place)) = intact.max_by_key(|(superblock, _)| age(superblock)) {
         let is_sound =
             |(_, found): &(u64, Result<_, _>)| matches!(found, Ok(_) | Err(Unreadable::Empty));

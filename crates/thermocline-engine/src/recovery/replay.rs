@@ -46,6 +46,8 @@ impl Flash {
             .collect();
         let mut pages = self.pages_of(&records, &held);
         drop(held);
+        // Rule 3: slots of blocks that a later block calls durable need no look; those of the last
+        // commit may be missing.
         let is_doubtful = |&&(is_certain, record): &&(bool, &Record)| {
             !is_certain && record.kind != RecordKind::Free
         };
@@ -56,6 +58,7 @@ impl Flash {
             let is_verified = !is_doubtful(&entry) || verified.next().unwrap_or(false);
             self.replay_record(entry.1, is_verified, &mut pages);
         }
+        // Versions of this start come after all that any record names, durable or not.
         self.version = self.version.max(journal.version);
         self.superblock.first_sequence = journal.next_sequence;
         self.superblock.written_bytes = journal.written_bytes;
@@ -152,6 +155,7 @@ impl Flash {
         }
         // That the disk has a version, or the slot a newer one, ends all older slots of the page; and a
         // page has one slot.
+        // A dirty record without its slot says nothing: the version before it is in force.
         let ends_older = is_there || record.kind != RecordKind::Dirty;
         if let Some(other) = other.filter(|&other| other != slot)
             && ends_older
@@ -236,13 +240,17 @@ impl Journal {
                 continue;
             };
             let Some((header, records)) = block else { continue };
+            // Blocks of another epoch or cache are leftovers. A block in a place that is not its
+            // own was misdirected.
             let is_ours = header.cache == superblock.cache
                 && header.epoch == superblock.epoch
                 && journal_places(superblock, header.sequence).contains(&place);
             if !is_ours {
                 continue;
             }
+            // The newest tail counts: blocks before it are in the table.
             tail = tail.max(header.tail);
+            // A block says up to where all before it was durable when it was written.
             journal.uncertain = journal.uncertain.max(header.uncertain);
             journal.next_sequence = journal.next_sequence.max(header.sequence + 1);
             journal.written_bytes = journal.written_bytes.max(header.written_bytes);

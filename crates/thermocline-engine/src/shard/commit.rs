@@ -91,6 +91,8 @@ impl Shard {
     /// Writes both copies of a block at once (rule 7).
     fn write_journal_block(&mut self) {
         let block = self.journal.next_block(self.counters.flash.all_written_bytes());
+        // Both copies go out at once, without a sync between them: the records are not acknowledged
+        // before the sync that covers both.
         for offset_bytes in block.offsets_bytes {
             let written = self.metadata.new_block(BlockKind::Journal, offset_bytes);
             let bytes = &mut self.pool.bytes_mut(written.frame)[..BLOCK_BYTES];
@@ -132,6 +134,7 @@ impl Shard {
             return;
         }
         self.metadata.end_block(block);
+        // A block that cannot be written leaves a gap that replay would stop at.
         if result.is_err() {
             self.flash_failed();
         }
@@ -155,6 +158,8 @@ impl Shard {
     }
 
     pub(super) fn flash_synced(&mut self, result: Result<(), DeviceError>) {
+        // After a failed sync nothing is known of what the flash has: the engine goes on without
+        // it.
         if result.is_err() {
             self.count_error(Device::Flash);
             self.flash_failed();
@@ -177,6 +182,7 @@ impl Shard {
             let id = self.entry(page).expect("a page with an obsolete slot has an entry");
             self.entries[id].obsolete -= 1;
             self.entries[id].obsolete_clean -= u32::from(was_clean);
+            // A crash from here on finds the record, so nobody reads this slot for its old page.
             self.slots.free(slot);
             self.settle(id);
         }

@@ -115,6 +115,7 @@ impl DiskSyncs {
         self.is_wanted = false;
         self.is_syncing = true;
         self.started += 1;
+        // Writes that end from here on may have missed the sync: they wait for the next one.
         std::mem::swap(&mut self.unsynced, &mut self.syncing);
         true
     }
@@ -131,6 +132,7 @@ impl DiskSyncs {
     pub(super) fn failed(&mut self, now: Nanos) -> BTreeSet<u64> {
         self.end();
         self.retry_at = Some(Nanos(now.0 + REST.0));
+        // Also the writes since the sync began: the failure may have dropped them.
         let written = self.unsynced.drain(..).chain(self.syncing.drain(..));
         written.map(|(page, _)| page).collect()
     }

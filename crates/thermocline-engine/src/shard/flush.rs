@@ -21,6 +21,8 @@ impl Shard {
     pub(super) fn submit_flush(&mut self, request: Request) {
         let version = self.version;
         let key = self.insert_waiting(request);
+        // Rule 6: versions of pages that are being written now are written again if the flush
+        // covers the newer ones.
         self.waiters.raise_target(version);
         self.retry_blanks();
         self.log_all_pages();
@@ -169,6 +171,7 @@ impl Shard {
     fn awaited_sync(&self) -> Option<u64> {
         let syncs = &self.disk_syncs;
         let (next, blank_sync) = (syncs.next(), self.blanks.last_sync());
+        // A sync that is under way may have started before these writes, so the next one counts.
         if !syncs.has_started(blank_sync) || self.is_only_on_disk(syncs.unsynced()) {
             return Some(next);
         }
@@ -188,6 +191,7 @@ impl Shard {
 
     /// Return `true` if every version that the waiter waits for is in a slot or on disk.
     fn is_written(&self, waiter: &Waiter) -> bool {
+        // Versions after the waiter's do not matter to it.
         let is_newer = |id: EntryId| {
             let undurable = self.entries[id].undurable;
             undurable == 0 || undurable > waiter.version()
@@ -210,6 +214,7 @@ impl Shard {
     /// What the disk lacks stays on flash, so that a disk that is gone does not hold up the end.
     pub fn stop(&mut self) {
         if self.flash.works() {
+            // What is dirty on flash stays there: the end must not depend on the disk.
             self.write_backs.close(self.waiters.pages_for_disk());
         }
         // If a write fails, the page is written elsewhere. And requests that are still under way give
@@ -251,6 +256,7 @@ impl Shard {
         } else if self.journal.durable() < self.journal.appended() {
             self.journal.want_commit();
         } else {
+            // A seal lets the next start tell a slot that rotted from one that a crash cut off.
             self.is_draining = self.flash.works() && !self.journal.seal();
         }
     }
@@ -289,6 +295,7 @@ impl Shard {
 
     pub(super) fn disk_synced(&mut self, result: Result<(), DeviceError>) {
         if result.is_err() {
+            // Rule 9: everything since the last good sync is in doubt, also writes that completed.
             let pages = self.disk_syncs.failed(self.now);
             self.blanks_synced(false);
             self.count_error(Device::Backing);
@@ -307,6 +314,7 @@ impl Shard {
     fn page_synced(&mut self, page: u64, version: u64) {
         let Some(id) = self.entry(page) else { return };
         let entry = &mut self.entries[id];
+        // Only now may the slot of an older version be given up, and a frame be let go.
         entry.disk_synced = entry.disk_synced.max(version);
         self.note_slot_synced(id);
         self.settle(id);
@@ -324,6 +332,8 @@ impl Shard {
     /// and is written again from its frame or slot. Slots that hold older versions stay in force until
     /// that is synced. Requests that wait for this sync fail.
     fn disk_sync_failed(&mut self, written: &BTreeSet<u64>) {
+        // A request that waited for this sync must be told: a later sync that succeeds would not
+        // cover what was dropped.
         let failed = self.waiters.fail_syncs(self.disk_syncs.done());
         for (_, flying) in &mut self.in_flight {
             match flying {
@@ -373,6 +383,7 @@ impl Shard {
         }
         let entry = &mut self.entries[id];
         let page = entry.page;
+        // Count the page as dirty again, so that it is written from its frame or slot.
         entry.disk_written = entry.disk_synced;
         if !in_slot || !self.flash.works() {
             // Versions between the durable one and this one count as well: a flush may wait for them,

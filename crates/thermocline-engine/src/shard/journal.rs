@@ -149,6 +149,8 @@ impl Journal {
 
     /// Begins the journal of another flash. Nothing of the former one is under way.
     pub(super) fn adopt(&mut self, superblock: Superblock, generations: Vec<u64>, written: u64) {
+        // Record numbers go on across flashes, so waiters of the former journal stay right; block
+        // numbers start as the new superblock says.
         assert!(self.pending.is_empty() && !self.has_blocks(), "the former journal has ended");
         let first = superblock.first_sequence;
         (self.writing_first, self.next_sequence) = (first, first);
@@ -178,6 +180,7 @@ impl Journal {
         self.writing_copies = 0;
         self.written = Batch::default();
         self.syncing = None;
+        // Nobody may wait for records that will never be written.
         self.durable = self.appended;
         self.undo.clear();
         self.early.clear();
@@ -264,6 +267,8 @@ impl Journal {
     /// Journal blocks that may be written now. One is kept back until there is a new tail to write
     /// in it.
     fn writable_blocks(&self) -> u64 {
+        // Replay starts at the tail that a durable block names, so only blocks before that tail may
+        // be overwritten.
         let free = self.superblock.layout.ring_blocks() - (self.next_sequence - self.durable_tail);
         if self.has_new_tail() { free } else { free.saturating_sub(1) }
     }
@@ -315,6 +320,8 @@ impl Journal {
         superseded: Option<SlotId>,
     ) -> NonZeroU64 {
         self.push(slots, RecordKind::Dirty, slot, superseded);
+        // A sync must not start before the page is written, or a durable block could name a slot
+        // without its page.
         self.early.insert(self.appended);
         NonZeroU64::new(self.appended).expect("records are counted from one")
     }
@@ -333,6 +340,8 @@ impl Journal {
         slot: SlotId,
         former: Option<SlotId>,
     ) {
+        // A durable block may name the slot already, so records are never dropped: others follow
+        // that take them back.
         self.append(slots, RecordKind::Free, slot, None);
         if let Some(former) = former {
             // Alone, the first one would say that the disk has the page's newest version.
@@ -350,6 +359,8 @@ impl Journal {
         let (page, checksum) = (slots.page(slot), held.checksum);
         self.appended += 1;
         let last = self.appended;
+        // The table must not say what the journal does not say durably: keep what each slot durably
+        // holds until this record is durable.
         for slot in [Some(slot), superseded].into_iter().flatten() {
             let row = slots.row(slot);
             self.undo.entry(slot.0).or_insert(Undo { row, last }).last = last;
@@ -410,6 +421,7 @@ impl Journal {
             written_bytes: self.lifetime_written_bytes(written_bytes),
         };
         let mut records = self.pending.len().min(RECORDS_PER_BLOCK);
+        // Joined records stand in one block, which a crash leaves as a whole or not at all.
         records -= usize::from(records > 0 && self.pending[records - 1].is_joined);
         let first = self.writing.records.len();
         self.writing.records.extend(self.pending.drain(..records));
@@ -447,7 +459,11 @@ impl Journal {
         if self.syncing.is_some() || self.awaits_page() || self.awaits_records() {
             return false;
         }
+        // Blocks that are written from here on may miss this sync, so it must not call them
+        // durable.
         self.syncing = Some(std::mem::take(&mut self.written));
+        // A commit whose copies are not all complete is not covered, so the bound is its first
+        // block.
         let is_writing = self.writing_copies > 0;
         self.syncing_through = if is_writing { self.writing_first } else { self.next_sequence };
         self.checkpoints.sync_started();
@@ -462,8 +478,11 @@ impl Journal {
         self.durable += records.len() as u64;
         let durable = self.durable;
         self.taken_back.retain(|_, last| *last > durable);
+        // Blocks that are written from now on say so: recovery need not verify the slots of those
+        // before.
         self.uncertain = self.syncing_through;
         if let Some(tail) = tail {
+            // The block that names this tail is durable: the ring before it may be reused.
             self.durable_tail = tail;
         }
         for appended in &records {
@@ -471,6 +490,8 @@ impl Journal {
         }
         let through = self.checkpoints.sync_done();
         if let Some(through) = through {
+            // Both copies of the table have all records before this block, so replay no longer
+            // needs them.
             self.tail = through;
         }
         Some(through.is_some())
@@ -502,6 +523,7 @@ impl Journal {
     pub(super) fn make_room(&mut self) {
         let half = self.superblock.layout.ring_blocks() / 2;
         if self.used_blocks() > half {
+            // A checkpoint covers only blocks that are durable: the table leaves out all others.
             self.checkpoints.start(self.uncertain);
         }
         self.is_commit_wanted |=

@@ -177,6 +177,8 @@ impl Shard {
         }
         let entry = &self.entries[id];
         if entry.obsolete_clean > 0 {
+            // Rule 5: a clean slot holds what the disk had. If a crash came after the disk write
+            // and before that record, recovery would serve the old bytes once more.
             self.want_commit();
             return;
         }
@@ -189,6 +191,8 @@ impl Shard {
         let frame = self.pool.retain(frame);
         let entry = &mut self.entries[id];
         entry.wants.disk = false;
+        // From here on the disk may have this version: a clean slot of an older one would bring that
+        // back after a crash (rule 5).
         entry.disk_started = version;
         entry.disk_write = Some(Capture { version, next: 0 });
         self.outbox.push(Transfer {
@@ -280,6 +284,7 @@ impl Shard {
         // Zeroes stay until a sync, in a frame that all pages share: the disk may be a server, which ends
         // and forgets them. Of a page that was discarded, the disk's bytes count.
         let is_zero = is_blank && entry.zeroed == entry.newest;
+        // A write that no sync covers does not count: the disk may drop it (rule 9).
         let is_on_disk = entry.disk_synced == entry.newest || (is_blank && !is_zero);
         let is_elsewhere = is_on_disk || self.current_slot(id).is_some();
         if is_wanted || !(is_elsewhere || is_zero) {

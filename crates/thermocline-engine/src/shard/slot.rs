@@ -36,7 +36,11 @@ impl Shard {
             self.wait_for_slot(id);
             return;
         }
+        // The checksum covers page number and version: bytes of another page, or of an older
+        // version, do not match (rule 3).
         let checksum = checksum(page, version, self.pool.bytes(frame));
+        // Rule 1: out of place. The slot that has the page stays as it is until a record makes it
+        // obsolete.
         let slot = self.slots.take(page, checksum, version).expect("a slot is free");
         let frame = self.pool.retain(frame);
         // Where writes fail, records would have to be taken back again and again.
@@ -116,6 +120,7 @@ impl Shard {
 
     /// The slot is not used again, and the page goes to another one if somebody needs it there.
     fn slot_write_failed(&mut self, id: EntryId, write: SlotWrite) {
+        // A slot that refused a write may hold anything, and may refuse again.
         self.slots.condemn(write.slot);
         let entry = &mut self.entries[id];
         entry.wants.flash |= entry.on_flash && entry.frame.is_some();
@@ -136,6 +141,8 @@ impl Shard {
             self.make_obsolete(id, write.slot);
             return;
         }
+        // The record of the new slot makes the former one obsolete; rule 4 keeps it until that
+        // record is durable.
         if let Some(former) = self.entries[id].slot.replace(write.slot) {
             self.make_obsolete(id, former);
         }

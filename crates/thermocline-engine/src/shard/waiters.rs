@@ -178,6 +178,7 @@ impl Waiters {
                 }
                 // Records of what only others wait for may be under way before their pages are there.
                 let commit = Stage::Commit(waiter.records.max(reached.appended_late));
+                // Pages that only the disk has need a sync; for those in slots a commit is enough.
                 waiter.stage = awaited_sync().map_or(commit, Stage::Sync);
             }
             if let Stage::Sync(sync) = waiter.stage {
@@ -185,6 +186,8 @@ impl Waiters {
                     advanced.sync = advanced.sync.max(Some(sync));
                     return true;
                 }
+                // The sync made slots obsolete. Their records must be durable, or a crash would
+                // bring older versions back.
                 waiter.stage = Stage::Commit(reached.appended);
             }
             let Stage::Commit(records) = waiter.stage else { return true };

@@ -73,6 +73,7 @@ impl Checkpoints {
     /// Begins, unless one is under way, to write all that is durable before block `through`.
     pub(super) fn start(&mut self, through: u64) {
         if self.current.is_none() {
+            // Blocks that change from now on belong to the next checkpoint.
             let left = std::mem::take(&mut self.changed).into_iter().collect();
             self.current = Some(Checkpoint {
                 through,
@@ -114,9 +115,11 @@ impl Checkpoints {
     /// first copies durable, the second ones are next.
     pub(super) fn sync_done(&mut self) -> Option<u64> {
         let checkpoint = self.current.as_mut().filter(|checkpoint| checkpoint.is_syncing)?;
+        // Both copies are durable now.
         if checkpoint.is_second_pass {
             return self.current.take().map(|done| done.through);
         }
+        // The first copies are durable, so a torn write of a second copy cannot lose a block.
         checkpoint.left = std::mem::take(&mut checkpoint.first_copies);
         checkpoint.is_second_pass = true;
         checkpoint.is_syncing = false;
@@ -137,6 +140,8 @@ impl Checkpoints {
             checkpoint.first_copies.push_back(number);
         }
         let generation = &mut self.generations[number as usize];
+        // The second copy is the same generation; its place is the one that the generation's parity
+        // does not choose.
         *generation += 1 - copy;
         Some(TableBlock { number, generation: *generation, copy })
     }
