@@ -110,7 +110,7 @@ pub fn image(bytes: &[u8]) {
 /// the journal and the table, sensible ones of what the input says.
 ///
 /// # Panics
-/// As [`image`].
+/// As for [`image`].
 pub fn part(part: Part, bytes: &[u8]) {
     let Some((&choice, mut rest)) = bytes.split_first() else { return };
     let (mut memory, set) = fresh(choice);

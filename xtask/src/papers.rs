@@ -55,7 +55,7 @@ struct Claim {
 /// `thermocline reproduce NAME --json`, and writes the tables of their pages.
 ///
 /// # Errors
-/// A file that is none of those, and a page without a place for the table.
+/// If the file is none of those, or the page has no place for the table.
 pub(crate) fn update(root: &Path, results: &Path) -> Result<()> {
     let mut updated = 0;
     for Page { study, path: page, claims } in pages(root)? {

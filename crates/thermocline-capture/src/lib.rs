@@ -72,7 +72,7 @@ pub fn convert(
 /// Converts a recording in memory; `name` stands for it in messages.
 ///
 /// # Errors
-/// As [`convert`].
+/// As for [`convert`].
 pub fn convert_text(
     source: Source,
     name: impl Into<PathBuf>,

@@ -256,7 +256,7 @@ impl Values {
     /// counts.
     ///
     /// # Errors
-    /// An unknown name, or a text that its parameter does not take.
+    /// If a name is unknown, or a text is invalid for its parameter.
     pub fn resolve(
         owner: &str,
         parameters: &[Parameter],
@@ -278,7 +278,7 @@ impl Values {
     /// Replace the value of a parameter; `owner` is the policy or identifier, for the error.
     ///
     /// # Errors
-    /// An unknown name, or a value that the parameter does not take.
+    /// If a name is unknown, or a value is invalid for its parameter.
     pub fn set(&mut self, owner: &str, name: &str, given: &Given) -> Result<(), ConfigError> {
         let found = self.entries.iter_mut().find(|(parameter, _)| parameter.name == name);
         let Some((parameter, value)) = found else {

@@ -140,7 +140,7 @@ impl Ledger {
     /// [`Policy::restore`](crate::Policy::restore).
     ///
     /// # Errors
-    /// The first action that could not happen or would lose data.
+    /// If an action could not happen or would lose data; the error is the first one.
     pub fn restore(
         &mut self,
         tier: Tier,
@@ -160,7 +160,7 @@ impl Ledger {
     /// Checks and counts the actions of one access.
     ///
     /// # Errors
-    /// The first action that could not happen or would lose data.
+    /// If an action could not happen or would lose data; the error is the first one.
     pub fn access(&mut self, access: Access, actions: &Actions) -> Result<(), Violation> {
         self.accesses += 1;
         let no_such_page = self.violation(access.page, None, Reason::NoSuchPage);
@@ -198,7 +198,7 @@ impl Ledger {
     /// Checks and counts actions that no access caused: background work, restore.
     ///
     /// # Errors
-    /// The first action that could not happen or would lose data.
+    /// If an action could not happen or would lose data; the error is the first one.
     pub fn between_accesses(&mut self, actions: &Actions) -> Result<(), Violation> {
         for &action in actions.as_slice() {
             if let Action::Serve { page, .. } = action {
@@ -215,7 +215,8 @@ impl Ledger {
     /// Checks and counts the actions of a flush, after which the disk holds every newest version.
     ///
     /// # Errors
-    /// The first action that could not happen or would lose data, or a page left dirty.
+    /// If an action could not happen or would lose data, or a page is left dirty; the error is the
+    /// first one.
     pub fn flush(&mut self, actions: &Actions) -> Result<(), Violation> {
         self.between_accesses(actions)?;
         match self.dirty_pages().next() {

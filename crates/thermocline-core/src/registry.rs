@@ -63,7 +63,7 @@ impl PolicyEntry {
     /// Builds the policy, empty.
     ///
     /// # Errors
-    /// A hierarchy that the policy does not run on, or an admission that it does not take.
+    /// If the policy does not support the hierarchy or the admission.
     pub fn build(&self, setup: &Setup, values: &Values) -> Result<BoxedPolicy, ConfigError> {
         self.check_depth(setup)?;
         self.check_sharing(setup, values)?;
@@ -158,7 +158,7 @@ impl PolicyEntry {
     /// Builds the policy, empty, with its default parameters.
     ///
     /// # Errors
-    /// A hierarchy that the policy does not run on.
+    /// If the policy does not support the hierarchy.
     pub fn build_default(&self, setup: &Setup) -> Result<BoxedPolicy, ConfigError> {
         self.build(setup, &self.values(&[])?)
     }

@@ -17,7 +17,7 @@ pub trait QueueingDevice: Debug {
     /// Hands in a request that arrives at `at`, which may lie ahead.
     ///
     /// # Errors
-    /// A request that the device refuses, with the reason; it leaves no trace.
+    /// If the device refuses the request, with the reason; the request has no effect then.
     fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError>;
 
     /// When something happens next, if nothing more is submitted.
@@ -27,7 +27,7 @@ pub trait QueueingDevice: Debug {
     /// which they happened.
     ///
     /// # Errors
-    /// That the device has come to its end.
+    /// If the device has come to its end.
     fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError>;
 
     /// Return the number of pages it has; they are numbered from 0.

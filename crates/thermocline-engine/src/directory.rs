@@ -165,7 +165,7 @@ impl Directory {
     /// something else, or power was cut while it was set up.
     ///
     /// # Errors
-    /// A directory that is damaged or of a later version; a device that fails.
+    /// If the directory is damaged or of a later version, or a device fails.
     pub fn read(storage: &mut dyn Storage) -> Result<Option<Self>, DirectoryError> {
         if storage.size_bytes()? < CHUNK_BYTES {
             return Ok(None);
@@ -212,8 +212,8 @@ impl Directory {
     /// is lost. Regions begin blank.
     ///
     /// # Errors
-    /// Names or sizes that cannot be; a device that fails. Errors of names and sizes leave the flash as it
-    /// was.
+    /// If names or sizes are invalid, or a device fails. Errors of names and sizes leave the flash
+    /// unchanged.
     pub fn set_up(
         storage: &mut dyn Storage,
         volumes: &[(&str, u64)],
@@ -237,7 +237,7 @@ impl Directory {
     /// Add a volume, whose region begins blank.
     ///
     /// # Errors
-    /// A name or a size that cannot be; a device that fails.
+    /// If a name or a size is invalid, or a device fails.
     pub fn add(
         &mut self,
         storage: &mut dyn Storage,
@@ -256,7 +256,7 @@ impl Directory {
     /// Remove a volume. What its region held is lost.
     ///
     /// # Errors
-    /// A name that no volume has; a device that fails.
+    /// If no volume has the name, or a device fails.
     pub fn remove(&mut self, storage: &mut dyn Storage, name: &str) -> Result<(), DirectoryError> {
         let index = self.index(name)?;
         let mut changed = self.clone();

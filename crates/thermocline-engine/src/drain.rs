@@ -59,7 +59,7 @@ impl Flash {
     /// devices. `backing_bytes` is the size of the backing store.
     ///
     /// # Errors
-    /// A backing store of another size, a device that fails, and what `open` says.
+    /// If the backing store has another size, or a device fails; and as for `open`.
     ///
     /// # Panics
     /// If a driver completes what it was not asked for.

@@ -24,7 +24,7 @@ impl Engine<MemoryDriver> {
     /// test with.
     ///
     /// # Errors
-    /// As [`Shard::new`].
+    /// As for [`Shard::new`].
     ///
     /// # Panics
     /// If the backing store is larger than the address space.
@@ -65,7 +65,7 @@ impl<D: Driver> Engine<D> {
     /// Takes a request; see [`Shard::submit`].
     ///
     /// # Errors
-    /// As [`Shard::submit`].
+    /// As for [`Shard::submit`].
     #[inline]
     pub fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
         self.shard.submit(request, payload)

@@ -73,7 +73,7 @@ impl Fingerprint {
     /// which blocks the sample takes.
     ///
     /// # Errors
-    /// A device that fails, or that is shorter.
+    /// If a device fails or is shorter.
     pub fn take(
         storage: &mut dyn Storage,
         cache: Uuid,

@@ -94,7 +94,7 @@ impl Flash {
     /// Drops everything that the flash holds, because the backing store has it too.
     ///
     /// # Errors
-    /// A device that fails.
+    /// If a device fails.
     pub fn clear(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.rows.fill(None);
         self.save(storage)
@@ -103,7 +103,7 @@ impl Flash {
     /// Gives up everything that the flash holds; what only flash had is lost.
     ///
     /// # Errors
-    /// A device that fails.
+    /// If a device fails.
     pub fn forget(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.superblock.is_given_up = true;
         self.clear(storage)
@@ -112,7 +112,7 @@ impl Flash {
     /// Says on flash that the epoch ended in order, with this fingerprint of the backing store. No engine writes to the flash any more.
     ///
     /// # Errors
-    /// A device that fails; a flash of another cache or epoch.
+    /// If a device fails, or the flash belongs to another cache or epoch.
     pub fn end(
         storage: &mut dyn Storage,
         (cache, epoch): (Uuid, u64),

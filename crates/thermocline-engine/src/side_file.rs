@@ -167,7 +167,7 @@ impl SideFile {
     /// Writes the note at a path, durably and at once.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the operating system reports an error.
     pub fn store(&self, note: &Path) -> Result<(), SideFileError> {
         let path = note.to_owned();
         let mut new = path.clone().into_os_string();

@@ -9,19 +9,19 @@ pub trait Storage {
     /// Return its size in bytes.
     ///
     /// # Errors
-    /// What the device says.
+    /// If the device reports an error.
     fn size_bytes(&mut self) -> io::Result<u64>;
 
     /// Fills `bytes` from a position; offset and length are multiples of 4096.
     ///
     /// # Errors
-    /// What the device says; also if the device ends before.
+    /// If the device reports an error, or ends before.
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()>;
 
     /// Writes `bytes` to a position; offset and length are multiples of 4096.
     ///
     /// # Errors
-    /// What the device says.
+    /// If the device reports an error.
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Fills many pieces, each from its position, in any order; a device may read several at once.
@@ -34,7 +34,7 @@ pub trait Storage {
     /// several at once.
     ///
     /// # Errors
-    /// What the device says of a piece; the others may be written or not.
+    /// If the device reports an error for a piece; the others may be written or not.
     fn write_each(&mut self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         pieces.iter().try_for_each(|(offset, bytes)| self.write_at(*offset, bytes))
     }

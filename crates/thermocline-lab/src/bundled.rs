@@ -13,7 +13,7 @@ const PAGE_SIZE_BYTES: u64 = 8192;
 /// Compiles the trace that comes with the project: `PostgreSQL` under pgbench, with pages of 8 KiB.
 ///
 /// # Errors
-/// None for as long as the trace is what it is.
+/// Never while the trace is unchanged.
 pub fn bundled_trace() -> Result<CompiledTrace, TraceError> {
     let mut reader = Reader::from_read(NAME, Cursor::new(TRACE), &ReadOptions::default())?;
     CompiledTrace::compile(&mut reader, PageSize::new(PAGE_SIZE_BYTES)?)

@@ -66,7 +66,7 @@ impl Comparison {
     /// Replays the trace through every policy at every size, on all processors.
     ///
     /// # Errors
-    /// Tiers that cannot be, or a policy that does not run on them.
+    /// If tiers are invalid, or the policy does not support them.
     pub fn run(&self) -> Result<Results, LabError> {
         let configurations = configurations(&self.hierarchy, &self.policies, Clients::ONE)?;
         let options = RunOptions::default();

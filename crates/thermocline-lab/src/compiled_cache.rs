@@ -76,8 +76,8 @@ impl CompiledCache {
     /// the path of the trace's file, whose SHA-256 must be the one given.
     ///
     /// # Errors
-    /// What `bring` says, a trace that cannot be read or is another file, a file of the folder that
-    /// cannot be written, or [`LabError::Stopped`].
+    /// As for `bring`; or if a trace cannot be read or is another file, a file of the folder cannot
+    /// be written, or [`LabError::Stopped`].
     pub fn open(
         &self,
         source: &TraceSource,
@@ -107,7 +107,7 @@ impl CompiledCache {
     /// Removes files until so many bytes more are within the bound; `false` if too many are in use.
     ///
     /// # Errors
-    /// A folder that cannot be read, or a file that cannot be removed.
+    /// If the folder cannot be read, or a file cannot be removed.
     fn make_room(&self, bytes: u64) -> Result<bool, LabError> {
         let mut kept = self.kept()?;
         kept.sort_by_key(|one| one.used_at);

@@ -73,7 +73,7 @@ impl Configuration {
     /// Return the capacity of each cache tier in pages, for a trace.
     ///
     /// # Errors
-    /// A multiple without a tier above, or more pages than a tier can hold.
+    /// If a multiple has no tier above, or a tier cannot hold that many pages.
     pub fn capacity_pages(&self, trace: impl Into<TracePages>) -> Result<Vec<u32>, LabError> {
         let TracePages { page_size_bytes, footprint_pages } = trace.into();
         let mut capacities = Vec::with_capacity(self.tiers.len());
@@ -134,8 +134,8 @@ impl Configuration {
     /// Return the policy, empty, for a trace.
     ///
     /// # Errors
-    /// A size that cannot be, a hierarchy that the policy does not run on, a trace of another number
-    /// of clients, or one too long for an oracle.
+    /// If a size is invalid, the policy does not support the hierarchy, or the trace has another
+    /// number of clients or is too long for an oracle.
     pub fn build(&self, trace: &CompiledTrace) -> Result<BoxedPolicy, LabError> {
         self.build_for_sample(trace, Inputs::NONE)
     }

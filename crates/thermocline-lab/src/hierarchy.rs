@@ -99,7 +99,7 @@ pub fn find_policy(name: &str) -> Result<&'static PolicyEntry, LabError> {
 /// all are the registered ones that suit.
 ///
 /// # Errors
-/// A name that no policy has, or one of the caller's with the name of a registered one.
+/// If a policy is unknown, or one of the caller's has the name of a registered one.
 pub(crate) fn choose(
     selection: &Selection,
     suits: impl Fn(&PolicyEntry) -> bool,
@@ -112,7 +112,7 @@ pub(crate) fn choose(
 /// Find a policy by name among the caller's own and the registered ones.
 ///
 /// # Errors
-/// A name that no policy has, or one of the caller's with the name of a registered one.
+/// If a policy is unknown, or one of the caller's has the name of a registered one.
 pub(crate) fn find_among(own: &[PolicyEntry], name: &str) -> Result<PolicyEntry, LabError> {
     if let Some(taken) = own.iter().find(|entry| registry::find(&entry.name).is_ok()) {
         return Err(LabError::NameTaken { name: taken.name.to_string() });

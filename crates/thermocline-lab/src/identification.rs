@@ -142,7 +142,7 @@ impl Candidate {
     /// place.
     ///
     /// # Errors
-    /// Parameters that are not the identifier's, or do not go together.
+    /// If parameters are not the identifier's, or contradict each other.
     pub fn new(
         label: &str,
         entry: &'static IdentifierEntry,
@@ -154,7 +154,7 @@ impl Candidate {
     /// Create an identifier with these values of its parameters.
     ///
     /// # Errors
-    /// Values that do not go together.
+    /// If values contradict each other.
     pub fn with_values(
         label: &str,
         entry: &'static IdentifierEntry,

@@ -87,8 +87,9 @@ impl LiveCache {
     /// Create an empty cache. `keeps_history` says whether it remembers accesses, in 4 bytes each.
     ///
     /// # Errors
-    /// A configuration with several clients or with a policy that is not registered; sizes that cannot
-    /// be; or a policy that needs a trace, or the size of the disk, which `pages` does not have.
+    /// If the configuration has several clients or a policy that is not registered; if sizes are
+    /// invalid; or if the policy needs a trace, or the size of the disk, which `pages` does not
+    /// have.
     pub fn new(
         configuration: Configuration,
         pages: LivePages,
@@ -135,9 +136,8 @@ impl LiveCache {
     /// work before the access; one that is never given a time counts accesses instead.
     ///
     /// # Errors
-    /// A page that does not exist, a time where the accesses before had none or the other way round, or
-    /// another access than the next one of the trace along which the policy is driven. The cache is
-    /// then as it was.
+    /// If the page does not exist, if only some accesses have a time, or if it is not the next
+    /// access of the trace along which the policy is driven. The cache is unchanged then.
     pub fn access(&mut self, page: u64, op: Op, at: Option<Nanos>) -> Result<Tier, LabError> {
         let access = self.checked(page, op)?;
         if *self.is_timed.get_or_insert(at.is_some()) != at.is_some() {
@@ -254,7 +254,7 @@ impl LiveCache {
     /// Forget all pages, counts and accesses.
     ///
     /// # Errors
-    /// None: what was built once can be built again.
+    /// Never: a policy that was built once can be built again.
     pub fn reset(&mut self) -> Result<(), LabError> {
         self.policy = build(&self.configuration, &self.pages, &self.capacity_pages)?;
         self.residents = Residents::new(self.capacity_pages.len());

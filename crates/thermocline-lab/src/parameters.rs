@@ -63,7 +63,7 @@ impl<'a> Parameters<'a> {
     /// others.
     ///
     /// # Errors
-    /// None for an owner that the parameters were checked for.
+    /// Never for an owner that the parameters were checked for.
     pub fn values(&self, owner: Owner<'_>) -> Result<Values, LabError> {
         let mut values = Values::defaults(owner.parameters);
         for one in self.0.iter().filter(|one| owner.takes(one)) {

@@ -64,7 +64,7 @@ pub enum Progress {
 /// trace through each. Several threads call `tell`, with each result as soon as it is known.
 ///
 /// # Errors
-/// A size that cannot be, or [`LabError::Stopped`].
+/// If a size is invalid, or [`LabError::Stopped`].
 pub fn refine(
     trace: &CompiledTrace,
     configurations: &[Configuration],

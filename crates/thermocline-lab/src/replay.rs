@@ -107,7 +107,7 @@ pub trait Recorder: Debug {
 /// Replays a trace through a policy and counts what it does, for each client what its accesses did.
 ///
 /// # Errors
-/// The first action that the Ledger refuses, if there is one.
+/// If the Ledger refuses an action; the error is the first one.
 pub fn replay(
     trace: &CompiledTrace,
     policy: &mut dyn Policy,

@@ -42,7 +42,7 @@ impl RunOptions {
 /// Replays a trace through one configuration; `watch` counts the accesses, and can stop it.
 ///
 /// # Errors
-/// A configuration that cannot be, an action that the Ledger refuses, or a watch that stops it.
+/// If a configuration is invalid, the Ledger refuses an action, or the watch stops it.
 pub fn run(
     trace: &CompiledTrace,
     configuration: &Configuration,
@@ -162,7 +162,8 @@ fn run_here(
 /// `done` is told each time that one is finished.
 ///
 /// # Errors
-/// The first configuration, in order, that cannot be or that the Ledger refuses.
+/// If a configuration is invalid or the Ledger refuses it; the error is that of the first one, in
+/// order.
 pub fn compare(
     trace: &CompiledTrace,
     configurations: &[Configuration],

@@ -52,8 +52,8 @@ impl TierSize {
     /// Return the size in whole pages, rounded down.
     ///
     /// # Errors
-    /// A multiple without a tier above, bytes that are less than a page, or more pages than a tier can
-    /// hold.
+    /// If a multiple has no tier above, bytes are less than a page, or a tier cannot hold that many
+    /// pages.
     pub fn pages(
         self,
         tier: &str,

@@ -22,7 +22,7 @@ impl<'a> Annotated<'a> {
     /// Find the figures of a run. A figure that compares with a baseline replays the trace through it.
     ///
     /// # Errors
-    /// A configuration that the baseline cannot run on.
+    /// If the baseline does not support a configuration.
     pub fn new(
         trace: &CompiledTrace,
         configuration: &Configuration,
@@ -34,7 +34,7 @@ impl<'a> Annotated<'a> {
     /// Find the figures of many runs, each of the configuration at its place.
     ///
     /// # Errors
-    /// A configuration that the baseline cannot run on.
+    /// If the baseline does not support a configuration.
     pub fn all(
         trace: &CompiledTrace,
         configurations: &[Configuration],

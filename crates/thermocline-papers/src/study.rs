@@ -117,13 +117,13 @@ pub trait Reproduction {
     /// Return the page size that a trace is to be compiled with, if it states this one.
     ///
     /// # Errors
-    /// A device of the file that does not exist.
+    /// If a device of the file does not exist.
     fn page_size(&self, stated: Option<PageSize>) -> Result<PageSize, LabError>;
 
     /// Make the runs that need no trace; `done` is told each time that one is finished.
     ///
     /// # Errors
-    /// A file that asks for what does not exist.
+    /// If the file names something that does not exist.
     fn run_alone(&mut self, done: &(dyn Fn() + Sync)) -> Result<(), StudyError>;
 
     /// Make the runs that need no trace on the engine, with sizes and time divided by `scale`, which is
@@ -137,7 +137,8 @@ pub trait Reproduction {
     /// Make the runs on the trace of a workload; `done` is told each time that one is finished.
     ///
     /// # Errors
-    /// A file that asks for what does not exist, or a trace that the experiments cannot run on.
+    /// If the file names something that does not exist, or the experiments do not support the
+    /// trace.
     fn run(
         &mut self,
         workload: usize,
@@ -167,7 +168,7 @@ pub trait Reproduction {
     /// Return the claims and everything that was found, as JSON.
     ///
     /// # Errors
-    /// None: all that is found has a JSON form.
+    /// Never: all findings have a JSON form.
     fn json(&self) -> Result<String, serde_json::Error>;
 }
 
@@ -281,7 +282,7 @@ impl StudyEntry {
     /// Read its file, to run what it says.
     ///
     /// # Errors
-    /// A file that is not as expected, with line and column.
+    /// If the file is invalid, with line and column.
     pub fn reproduction(&self) -> Result<Box<dyn Reproduction>, StudyError> {
         (self.open)(self)
     }

@@ -107,7 +107,7 @@ impl Zipf {
     /// Make the trace.
     ///
     /// # Errors
-    /// Options outside their ranges.
+    /// If options are outside their ranges.
     pub fn trace(&self, page_size: PageSize) -> Result<CompiledTrace, LabError> {
         let options = Options {
             pattern: Pattern::Zipf { alpha: self.alpha },

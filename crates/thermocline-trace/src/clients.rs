@@ -75,7 +75,7 @@ impl CompiledTrace {
     /// the same one, unless address spaces are private.
     ///
     /// # Errors
-    /// Those of [`compile`](Self::compile); or if there are too many traces, or some have times and
+    /// As for [`compile`](Self::compile); or if there are too many traces, or some have times and
     /// others have none.
     ///
     /// # Panics

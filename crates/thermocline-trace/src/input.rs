@@ -213,7 +213,7 @@ impl Input {
     /// Reads until `target_bytes` are available or the file ends.
     ///
     /// # Errors
-    /// As [`Input::fill`].
+    /// As for [`Input::fill`].
     pub fn fill_to(&mut self, target_bytes: usize) -> Result<(), TraceError> {
         while self.available().len() < target_bytes && self.fill()? {}
         Ok(())

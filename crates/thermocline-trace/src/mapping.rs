@@ -239,7 +239,7 @@ impl Mapping {
     /// Return the numbers, from 0, of those of some columns that are looked at, ascending.
     ///
     /// # Errors
-    /// What is wrong, if a column is not there that rows may not lack.
+    /// If a column is missing that rows may not lack.
     pub fn columns_used(&self, columns: &[String]) -> Result<Vec<usize>, String> {
         let mut used = vec![];
         for Assignment { source, is_optional, .. } in &self.assignments {

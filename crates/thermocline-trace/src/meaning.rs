@@ -83,7 +83,7 @@ impl Meaning {
     /// that are not there.
     ///
     /// # Errors
-    /// The name of a column that is not there.
+    /// If a column does not exist; the error is its name.
     pub(crate) fn new(
         mapping: &Mapping,
         number_of: impl Fn(&str) -> Option<usize>,

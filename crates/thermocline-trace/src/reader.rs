@@ -52,7 +52,7 @@ impl Reader {
     /// Reads from anything; `name` stands for the file in messages.
     ///
     /// # Errors
-    /// As [`Reader::open`]; a recording needs [`ReadOptions::file_table`].
+    /// As for [`Reader::open`]; a recording needs [`ReadOptions::file_table`].
     pub fn from_read(
         name: impl Into<PathBuf>,
         source: impl Read + Send + 'static,

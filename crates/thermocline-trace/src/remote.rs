@@ -27,8 +27,8 @@ pub fn address(path: &Path) -> Option<&str> {
 /// Opens an object; returns its bytes, and how many these are.
 ///
 /// # Errors
-/// An address that is none, a store that cannot be reached or refuses, or no such object; or a program
-/// that was built without the feature `remote`.
+/// If the address is invalid, the store cannot be reached or refuses, there is no such object, or
+/// the program was built without the feature `remote`.
 #[cfg(feature = "remote")]
 pub fn open(address: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
     let object = object::Remote::open(address)?;

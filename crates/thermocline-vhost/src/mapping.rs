@@ -8,7 +8,7 @@ use vm_memory::{FileOffset, MmapRegion};
 /// Maps a part of a file.
 ///
 /// # Errors
-/// A regular file that is shorter: memory behind its end would end the process that looks at it.
+/// If the regular file is shorter: memory beyond its end would kill the process that reads it.
 pub(crate) fn map(file: File, offset: u64, bytes: u64) -> io::Result<MmapRegion> {
     let about = file.metadata()?;
     let end = offset.checked_add(bytes);

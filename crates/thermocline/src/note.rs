@@ -40,7 +40,7 @@ impl NotePlace {
     /// Return the note of a file or a block device.
     ///
     /// # Errors
-    /// A path that leads nowhere; a block device without a state directory.
+    /// If the path leads nowhere, or a block device has no state directory.
     pub(crate) fn of(device: &Path, state_dir: Option<&Path>) -> Result<Self> {
         let metadata = fs::metadata(device).ok();
         let number = metadata.as_ref().filter(|found| found.file_type().is_block_device());
@@ -116,7 +116,7 @@ impl NotePlace {
     /// Writes the note, durably, and removes what an earlier version wrote elsewhere.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the operating system reports an error.
     pub(crate) fn store(&self, note: SideFile) -> Result<(), SideFileError> {
         let io = |source| SideFileError::Io { path: self.path.clone(), source };
         if let Some(folder) = self.path.parent().filter(|_| self.is_in_state_dir) {

@@ -138,7 +138,7 @@ impl Client {
     /// Sends a request, and waits for its answer; nothing else must be in flight.
     ///
     /// # Errors
-    /// As [`receive`](Self::receive).
+    /// As for [`receive`](Self::receive).
     pub(crate) fn call(
         &mut self,
         command: Command,

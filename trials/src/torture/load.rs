@@ -80,7 +80,7 @@ impl Knowledge {
     /// Judges the requests that no window explained, when it is known which pages are lost.
     ///
     /// # Errors
-    /// A request that must not have failed.
+    /// If a request failed that must not fail.
     pub(crate) fn judge_failures(&mut self) -> Result<()> {
         for failure in std::mem::take(&mut self.unexplained) {
             let Failure { command, sectors, error } = failure;

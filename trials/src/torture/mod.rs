@@ -53,7 +53,7 @@ pub(crate) struct Options {
 /// Tortures a server for some minutes.
 ///
 /// # Errors
-/// A violation, a machine without FUSE, and whatever else went wrong.
+/// If a check finds a violation, the machine has no FUSE, or anything else fails.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let only = options.fault.as_deref().map(Kind::named).transpose()?;
     let program = server::program(root, options.program.as_ref())?;

@@ -233,7 +233,7 @@ impl Oracle {
     /// Check the sectors with which a read was answered.
     ///
     /// # Errors
-    /// The first sector that must not have that value.
+    /// If a sector must not have its value; the error is the first one.
     pub(crate) fn check(
         &mut self,
         sent: u64,
@@ -314,7 +314,7 @@ impl Oracle {
     /// certain now.
     ///
     /// # Errors
-    /// The first sector that must not have that value.
+    /// If a sector must not have its value; the error is the first one.
     pub(crate) fn settle(&mut self, first: usize, found: &[Found]) -> Result<(), Violation> {
         for (sector, &found) in (first..).zip(found) {
             let now = self.tick();

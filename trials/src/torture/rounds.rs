@@ -123,7 +123,7 @@ impl Torture {
     /// Performs a round.
     ///
     /// # Errors
-    /// A violation, or anything else that went wrong.
+    /// If a check finds a violation, or anything else fails.
     pub(super) fn round(&mut self, plan: &Plan) -> Result<()> {
         let mut random = SplitMix64::new(plan.load_seed);
         if plan.kind == Kind::FailedStart {

@@ -188,7 +188,7 @@ impl Server {
     /// Sends SIGKILL, and does not wait: operations that hang would keep the process.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the operating system reports an error.
     pub(crate) fn kill(&mut self) -> Result<()> {
         Ok(self.process.kill()?)
     }

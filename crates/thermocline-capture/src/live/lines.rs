@@ -32,7 +32,7 @@ impl Lines {
     /// Understands the whole lines, and returns their length.
     ///
     /// # Errors
-    /// At the first line of a request that is none.
+    /// If a line of a request cannot be parsed; the first such line ends the reading.
     pub(super) fn hear(
         &mut self,
         bytes: &[u8],
@@ -54,7 +54,7 @@ impl Lines {
     /// Understands a line, which has no line end.
     ///
     /// # Errors
-    /// Why a line of a request is none.
+    /// If a line of a request cannot be parsed.
     fn line(&mut self, line: &[u8]) -> Result<Heard, Reason> {
         match line {
             b"# thermocline 1" => Ok(Heard::Ready),

@@ -72,7 +72,8 @@ impl Listener {
     /// Understands the next bytes, and gives `each` what was heard.
     ///
     /// # Errors
-    /// At the first line or record that should be a request and is none.
+    /// If a line or record should be a request and cannot be parsed; the first one ends the
+    /// reading.
     pub fn hear(&mut self, bytes: &[u8], mut each: impl FnMut(Heard)) -> Result<(), NotARequest> {
         let mut joined = std::mem::take(&mut self.begun);
         let bytes = if joined.is_empty() {

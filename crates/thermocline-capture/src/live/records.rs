@@ -56,7 +56,7 @@ impl Records {
     /// Understands the whole records, and returns their length.
     ///
     /// # Errors
-    /// At the first bytes that are no record.
+    /// If bytes are not a record; the first such bytes end the reading.
     pub(super) fn hear(
         &mut self,
         bytes: &[u8],

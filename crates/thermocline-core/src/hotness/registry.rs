@@ -54,7 +54,7 @@ impl IdentifierEntry {
     /// Builds the identifier for page ids below `pages`, with nothing recorded.
     ///
     /// # Errors
-    /// Parameters that do not go together.
+    /// If parameters contradict each other.
     pub fn build(&self, pages: u32, values: &Values) -> Result<BoxedIdentifier, ConfigError> {
         (self.build)(pages, values)
     }
@@ -62,7 +62,7 @@ impl IdentifierEntry {
     /// Builds the identifier with its default parameters.
     ///
     /// # Errors
-    /// None; the defaults go together.
+    /// Never: the defaults agree with each other.
     pub fn build_default(&self, pages: u32) -> Result<BoxedIdentifier, ConfigError> {
         self.build(pages, &self.values(&[])?)
     }

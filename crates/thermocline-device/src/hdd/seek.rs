@@ -37,7 +37,8 @@ impl SeekCurve {
     /// Fits the curve; `cylinders` must be at least 4, and `single_ns <= full_ns`.
     ///
     /// # Errors
-    /// The lowest and highest `average_ns` that a rising curve through the other figures can have.
+    /// If no rising curve can have `average_ns`; the error is the lowest and highest value that one
+    /// through the other figures can have.
     pub(crate) fn fit(figures: SeekFigures) -> Result<Self, (f64, f64)> {
         let SeekFigures { cylinders, single_ns, average_ns, full_ns } = figures;
         assert!(cylinders >= 4, "both pieces need room");

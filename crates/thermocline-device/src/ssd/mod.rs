@@ -274,8 +274,8 @@ impl Ssd {
     /// they would, and are counted; response times and busy times do not.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); [`SsdError::WornOut`] also when the write finds no room, with the
-    /// pages before it written.
+    /// As for [`submit`](Self::submit); [`SsdError::WornOut`] also when the write finds no room,
+    /// with the pages before it written.
     pub fn apply(&mut self, request: DeviceRequest) -> Result<(), SsdError> {
         let first = self.check(request)?;
         let end = first + request.pages;

@@ -58,7 +58,8 @@ impl DeviceFile {
     /// too, so that no file system is mounted on it. Waits up to [`LOCK_PATIENCE`].
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::ResourceBusy`] if it is locked already, or mounted.
+    /// If the operating system reports an error; [`io::ErrorKind::ResourceBusy`] if it is locked
+    /// already, or mounted.
     pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
         Self::open_within(path, caching, LOCK_PATIENCE)
     }
@@ -66,7 +67,7 @@ impl DeviceFile {
     /// Return the same with another patience.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn open_within(path: &Path, caching: Caching, patience: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + patience;
         loop {
@@ -85,7 +86,7 @@ impl DeviceFile {
     /// Opens and locks a file that is made if there is none; only its owner may read it then.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As for [`open`](Self::open).
     pub fn create_within(path: &Path, caching: Caching, patience: Duration) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
@@ -135,7 +136,7 @@ impl DeviceFile {
     /// Open the same file again; both handles share its lock.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the operating system reports an error.
     pub fn try_clone(&self) -> io::Result<Self> {
         let region = self.region.clone();
         Ok(Self { file: self.file.try_clone()?, is_direct: self.is_direct, region })
@@ -146,7 +147,7 @@ impl DeviceFile {
     /// [`SharedSyncs`](crate::SharedSyncs).
     ///
     /// # Errors
-    /// What the system says.
+    /// If the operating system reports an error.
     pub fn region(&self, range: Range<u64>) -> io::Result<Self> {
         Ok(Self { region: Some(range), ..self.try_clone()? })
     }
@@ -170,7 +171,7 @@ impl DeviceFile {
     /// Return `true` if a path leads to this file or block device.
     ///
     /// # Errors
-    /// What the system says; nothing if there is no such path.
+    /// If the operating system reports an error; `None` if there is no such path.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
         let other = match std::fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -183,7 +184,7 @@ impl DeviceFile {
     /// possible. A block device stays as it is.
     ///
     /// # Errors
-    /// What the system says, as when there is not enough space.
+    /// If the operating system reports an error, as when there is not enough space.
     pub fn reserve(&self, size_bytes: u64) -> io::Result<()> {
         let metadata = self.file.metadata()?;
         if !metadata.is_file() || metadata.len() >= size_bytes {
@@ -210,7 +211,7 @@ impl DeviceFile {
     /// Return its size in bytes; that of a block device is where seeking to the end leads.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the operating system reports an error.
     pub fn size_bytes(&self) -> io::Result<u64> {
         let end = seek(&self.file, SeekFrom::End(0))?;
         let Some(region) = &self.region else { return Ok(end) };
@@ -244,7 +245,7 @@ impl DeviceFile {
     /// Performs an operation, and waits for it.
     ///
     /// # Errors
-    /// What the system says; also if the device ends within the range.
+    /// If the operating system reports an error, or the device ends within the range.
     pub(super) fn perform(&self, frames: &Frames, operation: &Operation) -> io::Result<()> {
         let length = operation.length_bytes;
         let offset = self.place(operation.offset_bytes, length)?;

@@ -164,7 +164,7 @@ impl<D: Driver> JointDriver<D> {
     /// gets the region of the new one.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the operating system reports an error.
     ///
     /// # Panics
     /// If a sync of the flash is under way.

@@ -63,7 +63,7 @@ impl Flash {
     /// Makes a device a flash of a new cache. What was on it is lost.
     ///
     /// # Errors
-    /// A device that is too small, or that fails.
+    /// If a device is too small or fails.
     pub fn initialise(
         storage: &mut dyn Storage,
         cache: Uuid,
@@ -123,7 +123,7 @@ impl Flash {
     /// Return the same, but keeps only some pages, or takes over another size of the backing store.
     ///
     /// # Errors
-    /// As [`recover`](Self::recover).
+    /// As for [`recover`](Self::recover).
     pub fn recover_as(storage: &mut dyn Storage, begin: &Begin) -> Result<Self, FlashError> {
         let mut flash = Self::read(storage)?;
         flash.adapt(begin);
@@ -135,7 +135,7 @@ impl Flash {
     /// the flash. Nothing of it may be shown to anybody before.
     ///
     /// # Errors
-    /// A device that fails.
+    /// If a device fails.
     pub fn make_durable(storage: &mut dyn Storage) -> Result<(), FlashError> {
         Ok(storage.sync()?)
     }
@@ -144,7 +144,7 @@ impl Flash {
     /// [`recover`](Self::recover) does both; call this if the flash has to be looked at in between.
     ///
     /// # Errors
-    /// A device that fails.
+    /// If a device fails.
     pub fn take_over(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         // A killed process may have left slots in the cache of the flash, where they were read: the
         // table must not become durable before they are.

@@ -24,7 +24,7 @@ impl Shard {
     /// not [settled](Flash::is_settled), begin the epoch before it, too.
     ///
     /// # Errors
-    /// Options that cannot work, or not with this flash.
+    /// If options are invalid, or do not fit this flash.
     pub fn open_early(options: Options, flash: &Flash) -> Result<Self, OpenError> {
         let mut shard = Self::open(options, flash)?;
         shard.awaits_epoch = true;

@@ -90,7 +90,7 @@ impl Shard {
     /// Goes on with the flash that it was about to leave.
     ///
     /// # Errors
-    /// The policy cannot be built again.
+    /// If the policy cannot be built again.
     pub fn stay_with_flash(&mut self) -> Result<(), OptionsError> {
         if !matches!(self.flash, FlashUse::Leaving(_)) {
             return Ok(());
@@ -142,7 +142,7 @@ impl Shard {
     /// Check that a flash of that many pages, with this policy, would be taken.
     ///
     /// # Errors
-    /// Options that cannot work, or not with this flash.
+    /// If options are invalid, or do not fit this flash.
     pub fn check_flash(
         &self,
         flash_pages: u32,
@@ -159,7 +159,7 @@ impl Shard {
     /// Caches on another flash, which holds nothing yet, as this policy decides.
     ///
     /// # Errors
-    /// Options that cannot work, or not with this flash; nothing changes then.
+    /// If options are invalid, or do not fit this flash; nothing changes then.
     ///
     /// # Panics
     /// If [`is_flash_released`](Self::is_flash_released) does not say so.

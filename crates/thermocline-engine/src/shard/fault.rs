@@ -45,7 +45,7 @@ impl Shard {
     /// Check that another policy can be built for the sizes that there are.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// If it cannot, with the reason.
     pub fn check_policy(&self, policy: &PolicyOptions) -> Result<(), OptionsError> {
         let options = Options { policy: policy.clone(), ..self.options.clone() };
         options.build_policy(self.slots.count()).map(drop)
@@ -56,7 +56,7 @@ impl Shard {
     /// what is in RAM, the page accessed longest ago first.
     ///
     /// # Errors
-    /// A policy that cannot be built; the old one stays.
+    /// If the policy cannot be built; the old one stays.
     pub fn set_policy(&mut self, policy: PolicyOptions) -> Result<(), OptionsError> {
         let former = std::mem::replace(&mut self.options.policy, policy);
         match self.options.build_policy(self.slots.count()) {

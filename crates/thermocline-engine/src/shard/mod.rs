@@ -175,7 +175,7 @@ impl Shard {
     /// devices in memory. As with [`open`](Self::open), the backing store must have been synced.
     ///
     /// # Errors
-    /// Options that cannot work.
+    /// If options are invalid.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
         options.check()?;
         let layout = Layout::new(options.slots(), options.page_bytes);
@@ -190,7 +190,7 @@ impl Shard {
     /// is in its cache only, and the engine counts all that it finds there as durable.
     ///
     /// # Errors
-    /// Options that cannot work, or not with this flash.
+    /// If options are invalid, or do not fit this flash.
     pub fn open(options: Options, flash: &Flash) -> Result<Self, OpenError> {
         Self::check_open(&options, flash)?;
         let mut shard = Self::build(options, flash)?;
@@ -201,7 +201,7 @@ impl Shard {
     /// Check that options can work, and with that flash; nothing is changed or begun.
     ///
     /// # Errors
-    /// Options that cannot work, or not with this flash.
+    /// If options are invalid, or do not fit this flash.
     pub fn check_open(options: &Options, flash: &Flash) -> Result<(), OpenError> {
         options.check()?;
         let (superblock, layout) = (&flash.superblock, &flash.superblock.layout);

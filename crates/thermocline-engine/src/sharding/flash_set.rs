@@ -42,7 +42,7 @@ impl FlashSet {
     /// Makes a device a flash of a new cache. What was on it is lost.
     ///
     /// # Errors
-    /// A device that is too small, or that fails.
+    /// If a device is too small or fails.
     pub fn initialise(
         storage: &mut dyn Storage,
         cache: Uuid,
@@ -113,7 +113,7 @@ impl FlashSet {
     /// two epochs, which the note allows for.
     ///
     /// # Errors
-    /// A device that fails.
+    /// If a device fails.
     pub fn take_over(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.each(storage, Flash::take_over)
     }
@@ -196,7 +196,7 @@ impl FlashSet {
     /// `open` makes a driver of a region and the backing store.
     ///
     /// # Errors
-    /// As [`Flash::drain`].
+    /// As for [`Flash::drain`].
     ///
     /// # Panics
     /// If a driver completes what it was not asked for.
@@ -233,7 +233,7 @@ impl FlashSet {
     /// Drops everything that the flash holds, because the backing store has it too.
     ///
     /// # Errors
-    /// A device that fails.
+    /// If a device fails.
     pub fn clear(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.each(storage, Flash::clear)
     }
@@ -241,7 +241,7 @@ impl FlashSet {
     /// Gives up everything that the flash holds; what only flash had is lost.
     ///
     /// # Errors
-    /// A device that fails.
+    /// If a device fails.
     pub fn forget(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.each(storage, Flash::forget)
     }
@@ -249,7 +249,7 @@ impl FlashSet {
     /// Says in every region that the epoch of that cache ended in order: [`Flash::end`].
     ///
     /// # Errors
-    /// A device that fails; a flash of another cache or epoch.
+    /// If a device fails, or the flash belongs to another cache or epoch.
     pub fn end(
         storage: &mut dyn Storage,
         (cache, epoch): (Uuid, u64),

@@ -106,8 +106,8 @@ impl Advice {
     /// Return the advice for a workload.
     ///
     /// # Errors
-    /// A policy or device that there is none of, a sample that says nothing of caches of this size, or
-    /// a watch that stops it.
+    /// If a policy or device is unknown, the sample is too small for caches of this size, or the
+    /// watch stops it.
     pub fn of(
         workload: &Workload,
         asked: &Asked,

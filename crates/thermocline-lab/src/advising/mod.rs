@@ -317,7 +317,7 @@ impl Workload {
     /// Return what the disk does for this workload without a cache.
     ///
     /// # Errors
-    /// A device that there is none of.
+    /// If a device is unknown.
     pub fn without_cache(&self, hardware: &Hardware) -> Result<NoCache, LabError> {
         // Any cache stands over the same disk.
         let spec = HierarchySpec {

@@ -29,7 +29,7 @@ const STEP: f64 = 0.001;
 /// Finds the best setting of a kind.
 ///
 /// # Errors
-/// Those of `worth`, but for settings that do not go together, which are passed over.
+/// As for `worth`; settings that contradict each other are skipped.
 pub(super) fn best_setting(
     kind: Kind,
     place: &Place,

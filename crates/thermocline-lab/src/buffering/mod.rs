@@ -186,7 +186,7 @@ impl BufferedSsd {
     /// block, takes this share of it, above 0 and at most 1.
     ///
     /// # Errors
-    /// Pages that are no multiple of the drive's, or a drive that would be too large.
+    /// If the pages are not a multiple of the drive's, or the drive would be too large.
     pub fn fitted(self, trace: &CompiledTrace, share: f64) -> Result<Self, LabError> {
         let subpages = subpages(&self.config, trace.page_size_bytes())?;
         let pages_per_block = pages_per_block(&self.config, subpages);
@@ -229,8 +229,8 @@ fn pages_per_block(config: &SsdConfig, subpages: u32) -> u32 {
 /// Runs a trace through one buffer; `watch` counts the accesses, and can stop it.
 ///
 /// # Errors
-/// A configuration that cannot be, a drive that is too small or wears out, or an action that the
-/// Ledger refuses.
+/// If a configuration is invalid, a drive is too small or wears out, or the Ledger refuses an
+/// action.
 pub fn run_buffer(
     trace: &CompiledTrace,
     configuration: &BufferConfiguration,
@@ -245,7 +245,7 @@ pub fn run_buffer(
 /// `done` is told each time that one is finished.
 ///
 /// # Errors
-/// The first, in order, of [`run_buffer`].
+/// If a run of [`run_buffer`] fails; the error is that of the first one, in order.
 pub fn run_buffers(
     trace: &CompiledTrace,
     configurations: &[BufferConfiguration],

@@ -76,7 +76,7 @@ impl Manifest {
     /// and `objects` below the path of each trace. Returns the number of keys.
     ///
     /// # Errors
-    /// A trace whose keys are not on lines of their own, or a file that cannot be written.
+    /// If the trace's keys are not on lines of their own, or the file cannot be written.
     pub fn fill(&self, checked: &[Checked]) -> Result<usize, LabError> {
         let text = std::fs::read_to_string(&self.path)
             .map_err(|error| LabError::file(&self.path, error))?;

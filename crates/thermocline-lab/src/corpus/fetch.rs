@@ -31,8 +31,8 @@ pub enum Fetched {
 /// It appears whole, with the right hash, or not at all.
 ///
 /// # Errors
-/// A file of another hash, a trace without an address, an address that this build cannot read, or a
-/// file that cannot be read or written.
+/// If a file has another hash, a trace has no address, this build cannot read an address, or a file
+/// cannot be read or written.
 pub fn fetch(manifest: &Manifest, entry: &Entry) -> Result<Fetched, LabError> {
     let path = entry.source.path.as_path();
     if path.exists() {
@@ -150,7 +150,7 @@ fn sha256(mut file: &File) -> io::Result<String> {
 /// there is checked, and compiled again if it is damaged.
 ///
 /// # Errors
-/// A trace without a hash in the manifest, or with another one, or that cannot be read or written.
+/// If the trace has no hash in the manifest or another one, or cannot be read or written.
 pub fn compile(entry: &Entry, folder: &Path, watch: &Watch) -> Result<bool, LabError> {
     let sha256 = required_sha256(entry)?;
     let path = compiled_path(folder, &entry.source, sha256);

@@ -122,8 +122,9 @@ impl Plan {
     /// which the request may name.
     ///
     /// # Errors
-    /// A policy or a part of the specification that cannot be, a data set that is not in the manifest, no trace, a
-    /// trace without a hash, or several values of a parameter outside of the tune side of a split.
+    /// If a policy or a part of the specification is invalid, a data set is not in the manifest,
+    /// there is no trace, a trace has no hash, or a parameter has several values outside of the
+    /// tune side of a split.
     pub fn new(
         manifest: Arc<Manifest>,
         request: &Request,
@@ -177,8 +178,7 @@ impl Plan {
     /// its file is not kept.
     ///
     /// # Errors
-    /// A trace that is nowhere, or another one than the manifest says, or a file that cannot be read
-    /// or written.
+    /// If a trace is not found or differs from the manifest, or a file cannot be read or written.
     pub fn open(
         &self,
         trace: usize,

@@ -242,7 +242,7 @@ fn rounded(value: f64) -> u64 {
 /// Return all rows of a data set of results, by data set, each in the order of its file.
 ///
 /// # Errors
-/// A folder that cannot be read or has no results, or a file that is not one of results.
+/// If the folder cannot be read or has no results, or a file is not one of results.
 pub fn read(folder: &Path) -> Result<Vec<Row>, LabError> {
     let mut rows = vec![];
     for (dataset, path) in files(folder)? {

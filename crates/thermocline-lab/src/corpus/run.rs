@@ -198,7 +198,7 @@ impl Plan {
     /// long as their traces are those of the manifest.
     ///
     /// # Errors
-    /// A folder that cannot be written, holds another corpus, or is written by another run.
+    /// If the folder cannot be written, holds another corpus, or is being written by another run.
     pub fn begin(&self, output: &Path) -> Result<Running, LabError> {
         check_output(output)?;
         self.check_datasets(output)?;

@@ -220,7 +220,7 @@ impl Study {
     /// Compares the results of a corpus.
     ///
     /// # Errors
-    /// A baseline that has no result, or a side of the split that none is of.
+    /// If a baseline has no result, or a side of the split has no trace.
     pub fn new(rows: &[Row], options: &StudyOptions) -> Result<Self, LabError> {
         let rows: Vec<&Row> = rows
             .iter()

@@ -60,7 +60,7 @@ impl PlaceDrive {
     /// An empty drive of so many slots beneath a place.
     ///
     /// # Errors
-    /// More pages than a drive can have.
+    /// If a drive cannot have that many pages.
     pub(super) fn new(
         place: Tier,
         slots: u32,
@@ -104,7 +104,7 @@ impl PlaceDrive {
     /// Follows the moves of a request.
     ///
     /// # Errors
-    /// What the drive refuses.
+    /// If the drive refuses the request.
     pub(super) fn follow(&mut self, moves: &Actions) -> Result<(), LabError> {
         for action in moves.as_slice() {
             match *action {

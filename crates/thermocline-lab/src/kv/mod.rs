@@ -302,7 +302,7 @@ impl KvSummary {
 /// Runs prompts through one cache; `watch` counts the blocks, and can stop it.
 ///
 /// # Errors
-/// A configuration that cannot be, or an action that the Ledger refuses.
+/// If a configuration is invalid, or the Ledger refuses an action.
 pub fn run_kv(
     trace: &PromptTrace,
     configuration: &KvConfiguration,
@@ -317,7 +317,7 @@ pub fn run_kv(
 /// `done` is told each time that one is finished.
 ///
 /// # Errors
-/// The first, in order, of [`run_kv`].
+/// If a run of [`run_kv`] fails; the error is that of the first one, in order.
 pub fn run_kv_all(
     trace: &PromptTrace,
     configurations: &[KvConfiguration],

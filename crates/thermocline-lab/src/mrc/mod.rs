@@ -183,7 +183,7 @@ pub fn curve_configurations(
 /// and when pages are used again. `done` is told each time that a size is simulated.
 ///
 /// # Errors
-/// A sample, a rate or a size that cannot be.
+/// If the sample, the rate or a size is invalid.
 pub fn miss_ratios(
     trace: &CompiledTrace,
     policies: &[Vec<Configuration>],
@@ -211,7 +211,7 @@ pub fn miss_ratios(
 /// are used again, from a sample that was taken while its file was read; `sample` says how.
 ///
 /// # Errors
-/// An empty sample, or a size that cannot be.
+/// If the sample is empty, or a size is invalid.
 pub fn sampled_miss_ratios(
     trace: &SampledTrace,
     policies: &[Vec<Configuration>],

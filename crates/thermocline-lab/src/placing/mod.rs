@@ -171,7 +171,7 @@ impl Handles {
 /// Without `streams`, or without placement in the drive, all writes are of handle 0.
 ///
 /// # Errors
-/// A drive that cannot be, is smaller than the pages written, or wears out, and a stopped `watch`.
+/// If a drive is invalid, smaller than the pages written, or wears out, or if `watch` is stopped.
 pub fn place(
     writes: &[PageId],
     warm_up: usize,

@@ -19,7 +19,7 @@ use crate::LabError;
 /// higher.
 ///
 /// # Errors
-/// Too many writes.
+/// If there are too many writes.
 ///
 /// # Panics
 /// If there are more than 256 classes.

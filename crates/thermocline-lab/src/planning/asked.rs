@@ -80,7 +80,7 @@ impl PlanOptions {
     /// Return the policies, after a check of all that does not depend on a trace.
     ///
     /// # Errors
-    /// A lifetime below 0, an unknown policy, or one that no engine can run.
+    /// If the lifetime is below 0, or the policy is unknown or unsupported by engines.
     pub fn check(&self) -> Result<Vec<PolicyEntry>, LabError> {
         if let Some(years) = self.min_lifetime_years.filter(|years| years.is_nan() || *years < 0.0)
         {

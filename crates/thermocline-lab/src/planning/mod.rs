@@ -133,8 +133,8 @@ impl Plan {
     /// Looks for the best tiers and policy. `progress` is told how far it is.
     ///
     /// # Errors
-    /// A budget that leaves nothing for caches, prices or devices that cannot be, a trace without times
-    /// and no closed loop, or nothing that lasts as long as is asked.
+    /// If the budget leaves nothing for caches, prices or devices are invalid, the trace has no
+    /// times and there is no closed loop, or nothing lasts long enough.
     pub fn search(
         trace: &CompiledTrace,
         options: &PlanOptions,

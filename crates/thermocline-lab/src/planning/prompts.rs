@@ -184,8 +184,8 @@ impl KvPlan {
     /// Looks for the best tiers, drive and policy. `progress` is told how far it is.
     ///
     /// # Errors
-    /// What [`KvSpec::configurations`] refuses; no model, no price of the first tier, a budget that does
-    /// not buy a block of it, or nothing that lasts as long as is asked.
+    /// As for [`KvSpec::configurations`]; or if there is no model or no price of the first tier,
+    /// the budget does not buy a block of it, or nothing lasts long enough.
     pub fn search(
         trace: &PromptTrace,
         options: &KvPlanOptions,

@@ -70,7 +70,7 @@ impl BufferSpec {
     /// Find the buffers and the drive, and check all that does not depend on a trace.
     ///
     /// # Errors
-    /// A name that is not known, an option of a drive without a drive, or a parameter that cannot be.
+    /// If a name is unknown, an option of a drive has no drive, or a parameter is invalid.
     pub fn buffers(&self) -> Result<Buffers<'_>, LabError> {
         let policies = self.policies.resolve(|| BUFFERS.iter().collect(), find_buffer)?;
         let ssd = self.drive()?;
@@ -155,7 +155,7 @@ impl Buffers<'_> {
     /// One configuration for each size and policy, policies last.
     ///
     /// # Errors
-    /// A drive that cannot have the size.
+    /// If the drive cannot have the size.
     pub fn configurations(
         &self,
         trace: &CompiledTrace,

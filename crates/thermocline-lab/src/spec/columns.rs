@@ -24,7 +24,7 @@ impl ColumnsSpec {
     /// Return the mapping that it describes.
     ///
     /// # Errors
-    /// What is wrong with a part.
+    /// If a part is invalid.
     pub fn mapping(&self) -> Result<Mapping, TraceError> {
         let mut mapping: Mapping = self.columns.parse()?;
         if let Some(ops) = &self.ops {

@@ -113,7 +113,7 @@ impl HierarchySpec {
     /// Apply a setting to the device of its tier, in place of an earlier one.
     ///
     /// # Errors
-    /// A tier that the hierarchy does not have; the text names those that it has.
+    /// If the hierarchy does not have the tier; the text names those that it has.
     pub fn set(&mut self, setting: TierSetting) -> Result<(), String> {
         let TierSetting { tier, setting } = setting;
         let device = match self.tiers.iter_mut().position(|known| known.name == tier) {

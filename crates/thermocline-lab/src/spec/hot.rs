@@ -36,7 +36,7 @@ impl HotSpec {
     /// Return the identifiers with their parameters.
     ///
     /// # Errors
-    /// A name that no identifier has, or a parameter that cannot be.
+    /// If an identifier is unknown, or a parameter is invalid.
     pub fn candidates(&self) -> Result<Candidates, LabError> {
         if self.interval == Some(0) {
             return Err(LabError::at(&[Key("interval")], "expected at least 1 access"));

@@ -165,7 +165,7 @@ impl KvSpec {
     /// those that run on the tiers, and with the engines.
     ///
     /// # Errors
-    /// A name that is not known, tiers or numbers that cannot be, or a size in bytes without a model.
+    /// If a name is unknown, tiers or numbers are invalid, or a size in bytes has no model.
     pub fn configurations(&self, trace: &PromptTrace) -> Result<Vec<KvConfiguration>, LabError> {
         let all = || KvPolicy::all().into_iter().filter(|policy| self.suits(policy)).collect();
         self.configurations_of(&self.policies.resolve(all, KvPolicy::find)?, trace)
@@ -174,7 +174,7 @@ impl KvSpec {
     /// Return the configurations, without the policies that do not support that number of tiers.
     ///
     /// # Errors
-    /// As [`Self::configurations`].
+    /// As for [`Self::configurations`].
     pub(crate) fn configurations_that_suit(
         &self,
         trace: &PromptTrace,
@@ -191,7 +191,7 @@ impl KvSpec {
     /// Return the bytes of a block, if they or a model are given.
     ///
     /// # Errors
-    /// A model that is not known.
+    /// If the model is unknown.
     pub(crate) fn bytes_of_block(&self, trace: &PromptTrace) -> Result<Option<u64>, LabError> {
         let tokens = u64::from(trace.block_tokens());
         let of_model = self.model()?.map(|model| model.token_bytes * tokens);

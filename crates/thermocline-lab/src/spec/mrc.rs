@@ -46,8 +46,8 @@ impl MrcSpec {
     /// Return the policies, among them `own` ones of the caller.
     ///
     /// # Errors
-    /// A name that no policy has, an own policy with the name of a registered one, or
-    /// sizes of flash without a policy that uses flash.
+    /// If a policy is unknown, an own policy has the name of a registered one, or there are sizes
+    /// of flash without a policy that uses flash.
     pub fn policies(&self, own: &[PolicyEntry]) -> Result<Vec<PolicyEntry>, LabError> {
         let suits = |entry: &PolicyEntry| entry.capabilities.depth.allows(2);
         let policies = choose(&self.policies, suits, own)?;

@@ -53,7 +53,7 @@ impl TierSetting {
     /// Return the device of a tier, as in `flash=nvme-ssd`.
     ///
     /// # Errors
-    /// A text without `=`.
+    /// If the text has no `=`.
     pub fn device(text: &str) -> Result<Self, String> {
         Self::parse(text, "flash=nvme-ssd", |value| Ok(Setting::Name(value.into())))
     }
@@ -61,7 +61,7 @@ impl TierSetting {
     /// Return the costs of a tier per page in milliseconds, as in `flash=0.09/0.03`.
     ///
     /// # Errors
-    /// A text that is not two numbers.
+    /// If the text is not two numbers.
     pub fn cost(text: &str) -> Result<Self, String> {
         Self::parse(text, "flash=0.09/0.03", |value| {
             let (read, write) = value.split_once('/').ok_or(COST)?;
@@ -73,7 +73,7 @@ impl TierSetting {
     /// Return the access time of a tier in milliseconds, as in `l2=2`.
     ///
     /// # Errors
-    /// A text that is not a number.
+    /// If the text is not a number.
     pub fn latency(text: &str) -> Result<Self, String> {
         Self::parse(text, "l2=2", |value| {
             let number = value.parse().map_err(|_| LATENCY)?;
@@ -84,7 +84,7 @@ impl TierSetting {
     /// Return the price of a tier per GiB, as in `ram=4.5`.
     ///
     /// # Errors
-    /// A text that is not a number.
+    /// If the text is not a number.
     pub fn price(text: &str) -> Result<Self, String> {
         Self::parse(text, "ram=4.5", |value| Ok(Setting::Price(value.parse().map_err(|_| PRICE)?)))
     }
@@ -92,7 +92,7 @@ impl TierSetting {
     /// Return the queueing device of a tier, as in `disk=st380011a` or `flash=server:8`.
     ///
     /// # Errors
-    /// A number of servers that is not a number of at least 1.
+    /// If the number of servers is not a number of at least 1.
     pub fn model(text: &str) -> Result<Self, String> {
         let (tier, model) = sides(text, "disk=st380011a")?;
         Ok(Self { tier: tier.into(), setting: Setting::Model(model.parse()?) })

@@ -170,7 +170,7 @@ impl Sweep {
     /// Return the same, from its text; paths in it are relative to `folder`.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// If it is invalid, with the place.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, LabError> {
         Self::parse_of(text, folder, Origin::File, &[])
     }
@@ -180,7 +180,7 @@ impl Sweep {
     /// caller, `own`.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// If it is invalid, with the place.
     pub fn parse_mapping(text: &str, folder: &Path, own: &[PolicyEntry]) -> Result<Self, LabError> {
         Self::parse_of(text, folder, Origin::Mapping, own)
     }

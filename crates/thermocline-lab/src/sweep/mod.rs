@@ -85,7 +85,7 @@ impl TraceSource {
     /// Reads and compiles the trace, unless the watch stops it. Two threads are of use, no more.
     ///
     /// # Errors
-    /// What is wrong with the file, and where: [`LabError::BadTrace`] if it is of a sweep, else
+    /// If the file is invalid, with the place: [`LabError::BadTrace`] if it is of a sweep, else
     /// [`LabError::Trace`]; or [`LabError::Stopped`].
     pub fn open(&self, watch: &Watch, threads: usize) -> Result<CompiledTrace, LabError> {
         self.read(watch, threads).map_err(|error| {

@@ -31,7 +31,7 @@ impl GivenOption {
     /// Set what the option is about.
     ///
     /// # Errors
-    /// A number of 0.
+    /// If the number is 0.
     pub(super) fn apply(&self, spec: &mut HierarchySpec) -> Result<(), String> {
         match &self.value {
             Value::Word(word) => (word.set)(spec),

@@ -92,7 +92,7 @@ impl Running {
     /// Finds what is finished; `hashes` are the SHA-256s of the traces.
     ///
     /// # Errors
-    /// A file that cannot be read or is no result of a sweep, or another sweep that writes there.
+    /// If a file cannot be read or is not a result of a sweep, or another sweep writes there.
     pub fn begin(sweep: &Sweep, output: &Path, hashes: Vec<String>) -> Result<Self, LabError> {
         check_output(output)?;
         let of_point = |point: &super::SweepPoint| {
@@ -165,7 +165,7 @@ impl Sweep {
     /// 0), and writes all results to `output`. `progress` is told how far it is.
     ///
     /// # Errors
-    /// The first point that cannot be, or a file; what was finished until then is kept. A sweep that
+    /// If a point is invalid, or a file fails; the results until then are kept. A sweep that
     /// another program runs is left alone.
     pub fn run(
         &self,
@@ -239,7 +239,8 @@ impl Sweep {
 /// Check that a file can be written there: what is wrong with it is told before anything is done.
 ///
 /// # Errors
-/// A folder that is not there, or a file that is one, or a device: files take their places whole.
+/// If the folder does not exist, or the path is a folder or a device: files take their places
+/// whole.
 pub fn check_output(output: &Path) -> Result<(), LabError> {
     if output.is_dir() {
         return Err(LabError::file(output, "it is a folder: name a file to be written"));

@@ -61,7 +61,7 @@ impl<'a, Run: Ranked> Ranking<'a, Run> {
     /// Return the best run and its figure.
     ///
     /// # Panics
-    /// Without a run.
+    /// If there is no run.
     fn best(&self) -> (f64, &'a Run) {
         self.runs[0]
     }

@@ -127,7 +127,7 @@ impl NbdBacking {
     /// Connects. This blocks until the server answers, a few seconds at most.
     ///
     /// # Errors
-    /// A server that cannot be reached, does not know the export, or only reads.
+    /// If the server cannot be reached, does not know the export, or only reads.
     pub fn connect(uri: NbdUri, access: Access) -> Result<Self, BackingError> {
         let contact = Contact::make(&uri, access)?;
         let terms = &contact.terms;
@@ -217,7 +217,7 @@ impl NbdDriver {
     /// Drives a server for the shard that these frames belong to, a page each.
     ///
     /// # Errors
-    /// A server that takes only requests larger than pages.
+    /// If the server takes only requests larger than pages.
     pub fn new(backing: NbdBacking, frames: &Arc<Frames>) -> Result<Self, BackingError> {
         let NbdBacking { uri, access, contact, timeout, grace } = backing;
         let needs = Needs {

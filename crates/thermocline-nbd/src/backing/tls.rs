@@ -13,7 +13,7 @@ use crate::uri::TlsFiles;
 /// cache runs.
 ///
 /// # Errors
-/// Files that cannot be read or do not go together, or a name that no certificate has.
+/// If files cannot be read or contradict each other, or no certificate has the name.
 pub(super) fn begin(files: &TlsFiles) -> Result<ClientConnection, TlsError> {
     let file = |name: &str| files.certificates.join(name);
     let (certificate, key) = (file("client-cert.pem"), file("client-key.pem"));

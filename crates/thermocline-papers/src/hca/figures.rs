@@ -56,7 +56,7 @@ impl Figures {
     /// through the baseline: the same memory alone.
     ///
     /// # Errors
-    /// A configuration that the baseline cannot run on.
+    /// If the baseline does not support a configuration.
     pub fn of_run(
         trace: &CompiledTrace,
         configuration: &Configuration,

@@ -105,7 +105,7 @@ struct Prepared<'a> {
 /// Return the caches of the study, set for pages of a size.
 ///
 /// # Errors
-/// A file that asks for what does not exist.
+/// If the file names something that does not exist.
 pub fn entrants(page_size_bytes: u64) -> Result<Vec<Entrant>, StudyError> {
     let file = crate::study::parse::<Experiment>(FILE);
     let file = file.map_err(|reason| StudyError::BadExperiment { study: "shipped", reason })?;

@@ -132,7 +132,7 @@ impl Conversations {
     /// Return the prompts, row by row.
     ///
     /// # Errors
-    /// Options that contradict themselves.
+    /// If options contradict each other.
     pub fn rows(&self) -> Result<impl Iterator<Item = PromptRow>, TraceError> {
         self.check()?;
         let per_block = u64::from(self.block_tokens);
@@ -164,7 +164,7 @@ impl Conversations {
     /// Return the prompts as a trace.
     ///
     /// # Errors
-    /// Options that contradict themselves.
+    /// If options contradict each other.
     pub fn trace(&self, tail: Tail) -> Result<PromptTrace, TraceError> {
         let path = Path::new("generated");
         let mut builder = Builder::new(path, PromptFormat::Generated, self.block_tokens, tail);

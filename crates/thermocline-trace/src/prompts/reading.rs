@@ -16,8 +16,8 @@ impl PromptTrace {
     /// Reads prompts from a file of any of the formats, which its first record tells.
     ///
     /// # Errors
-    /// A file that cannot be read, a record that is not of the format, or chains of which one is not the
-    /// prefix of the tokens that its ids stand for.
+    /// If the file cannot be read, a record is not of the format, or a chain is not the prefix of
+    /// the tokens that its ids stand for.
     pub fn open(path: &Path, options: PromptOptions) -> Result<Self, TraceError> {
         Self::read(Input::open(path)?, options)
     }
@@ -25,7 +25,7 @@ impl PromptTrace {
     /// Return the same from anything that is read.
     ///
     /// # Errors
-    /// As [`PromptTrace::open`].
+    /// As for [`PromptTrace::open`].
     pub fn read(input: Input, options: PromptOptions) -> Result<Self, TraceError> {
         let path = input.path().to_owned();
         let mut bytes = Bytes { input, failure: None };

@@ -59,7 +59,8 @@ impl Remote {
     /// Opens an object.
     ///
     /// # Errors
-    /// An address that is none, a store that cannot be reached or refuses, or no such object.
+    /// If the address is invalid, the store cannot be reached or refuses, or there is no such
+    /// object.
     pub(super) fn open(address: &str) -> io::Result<Self> {
         let (store, place) = store_of(address, retries())?;
         Self::read_from(store, place)

@@ -11,7 +11,7 @@ impl Command {
     /// Refuses to write over what is read, or one result over another.
     ///
     /// # Errors
-    /// The file that is named twice.
+    /// If a file is named twice; the error is that file.
     pub(crate) fn check_files(&self) -> Result<()> {
         let (read, written) = self.files();
         let written: Vec<&PathBuf> = written.into_iter().flatten().collect();

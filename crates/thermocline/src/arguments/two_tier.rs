@@ -91,7 +91,7 @@ impl TwoTierOptions {
     /// Return the one policy to run.
     ///
     /// # Errors
-    /// None, or one that the words are not for.
+    /// If the word is unknown, or the parameter is not for words.
     pub(crate) fn policy(&self, named: Option<&str>) -> Result<String> {
         let Some(name) = named else {
             ensure!(
@@ -112,7 +112,7 @@ impl TwoTierOptions {
     /// Parameters and identifier.
     ///
     /// # Errors
-    /// An admission that is none, or does not go with the algorithm of flash.
+    /// If the admission is unknown, or contradicts the algorithm of flash.
     pub(crate) fn spec(&self) -> Result<TwoTierSpec> {
         let mut spec = TwoTierSpec::default();
         let mut set = |name: &str, value: Given| {

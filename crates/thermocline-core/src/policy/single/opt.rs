@@ -106,7 +106,7 @@ impl Opt {
 
 impl Registered for Opt {
     /// # Panics
-    /// Without foresight, which the registry sees to.
+    /// If there is no foresight, which the registry provides.
     fn new(Space { ids, capacity_pages, inputs, .. }: Space<'_>, _values: &Values) -> Self {
         let foresight =
             inputs.foresight.as_ref().expect("the registry refuses an oracle without foresight");

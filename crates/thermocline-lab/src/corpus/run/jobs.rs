@@ -32,7 +32,7 @@ impl Plan {
     /// tier would have less than one page, have no row.
     ///
     /// # Errors
-    /// The first point that cannot be, or [`LabError::Stopped`].
+    /// If a point is invalid, or [`LabError::Stopped`].
     pub fn run_points(
         &self,
         trace: usize,

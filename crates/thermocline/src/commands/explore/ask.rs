@@ -63,7 +63,7 @@ impl Ask {
     /// Return all configurations, by size and then by policy, each once.
     ///
     /// # Errors
-    /// What cannot be, and what would be right.
+    /// If the specification is invalid, with a description of valid values.
     pub(super) fn configurations(
         &self,
         trace: &CompiledTrace,
@@ -104,7 +104,7 @@ impl Ask {
     /// One configuration.
     ///
     /// # Errors
-    /// What cannot be, and what would be right.
+    /// If the specification is invalid, with a description of valid values.
     pub(super) fn configuration(&self, point: &Point) -> Result<Configuration, Problem> {
         let size = |pages: u64| vec![TierSize::Pages(pages as f64)];
         let flash = if self.flash.is_empty() { vec![] } else { size(point.flash_pages) };

@@ -64,7 +64,7 @@ struct DeviceJson {
 /// Return all that the page offers, and the traces that are open.
 ///
 /// # Errors
-/// None, as long as the presets are what they are.
+/// Never while the presets are valid.
 pub(super) fn catalogue(traces: Vec<TraceJson>, drop_limit_bytes: u64) -> Result<Catalogue> {
     let known = shipped_and_published(PageSize::DEFAULT.bytes())?;
     let is_shipped =

@@ -22,7 +22,7 @@ const SEED: u64 = 1;
 /// Finds out what kind of workload a trace is. The passes over it go on side by side.
 ///
 /// # Errors
-/// A recording whose processes cannot be read, or a watch that stops it.
+/// If the recording's processes cannot be read, or the watch stops it.
 pub(super) fn html(trace: &Trace, opened: &Opened, watch: &Watch) -> Result<String> {
     let compiled = &opened.compiled;
     let sample = if compiled.footprint_pages() <= REUSE_PAGES {

@@ -38,7 +38,7 @@ impl Hosts {
     /// Check that a request comes from a page of this server, or from no page at all.
     ///
     /// # Errors
-    /// Another host or origin.
+    /// If the host or the origin is another one.
     fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
         let Self(hosts) = self;
         let text = |name| headers.get(name).map(HeaderValue::as_bytes);

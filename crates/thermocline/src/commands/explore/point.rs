@@ -58,7 +58,7 @@ impl Detail {
     /// Replays the trace through the configuration.
     ///
     /// # Errors
-    /// A configuration that cannot be, or a watch that stops it.
+    /// If a configuration is invalid, or the watch stops it.
     pub(super) fn find(
         ask: &Ask,
         point: &Point,

@@ -68,7 +68,7 @@ impl Session {
     /// Return a trace by its number.
     ///
     /// # Errors
-    /// There is none, or no more.
+    /// If there is none, or no more.
     pub(super) fn trace(&self, id: u64) -> Result<Arc<Trace>, Problem> {
         lock(&self.traces).get(&id).cloned().ok_or_else(|| {
             Problem::missing(format!("there is no trace {id}, or no more: open it again"))
@@ -78,7 +78,7 @@ impl Session {
     /// Return a trace that was read.
     ///
     /// # Errors
-    /// There is none, or it is not read yet, or could not be read.
+    /// If there is none, or it is not read yet, or could not be read.
     pub(super) fn ready(&self, id: u64) -> Result<Ready, Problem> {
         let trace = self.trace(id)?;
         let opened = trace.opened();
@@ -89,7 +89,7 @@ impl Session {
     /// Forgets a trace, and stops all that is done with it.
     ///
     /// # Errors
-    /// There is none, or no more.
+    /// If there is none, or no more.
     pub(super) fn close(&self, id: u64) -> Result<(), Problem> {
         let trace = self.trace(id)?;
         trace.stop();
@@ -107,7 +107,7 @@ impl Session {
     /// Begins a study; a former one of the same trace is stopped.
     ///
     /// # Errors
-    /// What is asked for cannot be.
+    /// If the question is invalid.
     pub(super) fn study(&self, ask: Ask) -> Result<Arc<Study>, Problem> {
         let ready = self.ready(ask.trace)?;
         let configurations = ask.configurations(&ready.1.compiled)?;
@@ -130,7 +130,7 @@ impl Session {
     /// Return a study by its number.
     ///
     /// # Errors
-    /// There is none, or no more.
+    /// If there is none, or no more.
     pub(super) fn found_study(&self, id: u64) -> Result<Arc<Study>, Problem> {
         lock(&self.studies).get(&id).cloned().ok_or_else(|| {
             Problem::missing(format!("there is no study {id}, or no more: begin another one"))

@@ -156,7 +156,7 @@ impl Trace {
     /// Return the trace.
     ///
     /// # Errors
-    /// It is not read yet, or could not be, in a sentence.
+    /// If it is not read yet or could not be, in a sentence.
     pub(super) fn opened(&self) -> Result<Arc<Opened>, String> {
         self.phase.look(|phase, _| match phase {
             Phase::Ready(opened) => Ok(Arc::clone(opened)),

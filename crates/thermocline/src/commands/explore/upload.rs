@@ -22,7 +22,7 @@ const FORGOTTEN_BYTES: u64 = 64 << 20;
 /// Writes a body to a file, and returns it from its beginning.
 ///
 /// # Errors
-/// More bytes than the limit, a disk that is full, or a client that breaks off.
+/// If there are more bytes than the limit, the disk is full, or the client breaks off.
 pub(super) async fn receive(body: Body, limit_bytes: u64) -> Result<File, Problem> {
     let file = tempfile::tempfile().map_err(|error| unwritten(&error))?;
     let (send, pieces) = mpsc::channel(PIECES);
