@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 RETRIES = 3
-"""How often a batch is asked again after an error that is not ours, as of a network."""
+"""Number of times that a batch is tried again after an error of others, as of a network."""
 
 BATCH_S = 0.25
-"""How long a batch is to last, as far as the jobs before it tell."""
+"""Intended duration of a batch, estimated from the jobs before it, in seconds."""
 
 LEAST_BATCH_S = 0.02
-"""How long a batch lasts at least, where jobs are left: what it costs to schedule is less."""
+"""Minimum duration of a batch, if jobs are left: scheduling it costs less."""
 
 BATCH_JOBS_MAX = 1024
-"""How many jobs a batch has at most."""
+"""Maximum number of jobs in a batch."""
 
 LOOK_S = 1.0
 """Between two looks at which workers there are."""
@@ -58,7 +58,7 @@ class Job(NamedTuple):
 
 
 class Future(Protocol):
-    """What is known of futures."""
+    """State of futures."""
 
     def add_done_callback(self, function: Callable[[Any], object], /) -> object: ...
 
@@ -68,14 +68,14 @@ class Failure(NamedTuple):
 
     why: str
     is_of_jobs: bool
-    """Whether one of the jobs may be to blame, so that it helps to ask for each alone."""
+    """Return True if one of the jobs may be to blame, so that it helps to run each alone."""
 
 
 class Workers(Protocol):
     """The small interface behind which the processes are that run jobs."""
 
     retries: bool
-    """Whether they ask again by themselves after an error."""
+    """Return True if they retry by themselves after an error."""
 
     def places(self) -> dict[str, int]:
         """Give each worker that there is now, and how many jobs it runs at once."""

@@ -1,4 +1,4 @@
-"""What the command line asks of the package: a run over a corpus on a Dask cluster.
+"""Entry point for the command line: a run over a corpus on a Dask cluster.
 
 ``thermocline corpus run --dask`` starts this module, writes what it asks as JSON to its standard
 input, and reads ``{"outcome": ...}`` or ``{"error": ...}`` from its standard output.
@@ -17,7 +17,7 @@ from thermocline.errors import ClusterError, ThermoclineError
 __all__: list[str] = []
 
 CONNECT_S = 10
-"""How long a scheduler is waited for."""
+"""Time to wait for a scheduler, in seconds."""
 
 
 def main() -> int:

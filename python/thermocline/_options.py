@@ -20,14 +20,14 @@ Value: TypeAlias = str | int | float | bool
 
 
 class HierarchyOptions(TypedDict, total=False):
-    """What :func:`simulate` and :func:`compare` know of the hierarchy besides its tiers.
+    """Options of the hierarchy in :func:`simulate` and :func:`compare`, besides its tiers.
 
     Attributes
     ----------
     devices : Mapping[str, str]
         The device of a tier, as in ``{"flash": "nvme-ssd"}``; see :func:`devices`.
     costs : Mapping[str, tuple[float, float]]
-        What a page costs to read and to write in a tier, in milliseconds, each >= 0.
+        Costs of reading and of writing a page in a tier, in milliseconds, each >= 0.
     latencies : Mapping[str, float]
         The access time of a tier in milliseconds, >= 0, for the average response.
     prices : Mapping[str, float]
@@ -37,7 +37,7 @@ class HierarchyOptions(TypedDict, total=False):
     parameters : Mapping[str, Value]
         Parameters of policies, as in ``{"nonhot_ratio": 0.1}`` or ``{"hat.nonhot_ratio": 0.1}``.
     write_miss : {"fetch", "allocate"}
-        Whether a write miss reads the page from disk first.
+        First action of a write miss: read the page from disk, or not.
     admit : str
         The identifier that decides which pages enter flash.
     timing : {"cost", "events"}
@@ -51,7 +51,7 @@ class HierarchyOptions(TypedDict, total=False):
     over_time : int
         Intervals into which the trace is cut for figures over time, from 1 to 100,000.
     check : bool
-        Whether the Ledger runs alongside. Policies of Python always run under it.
+        If True, the Ledger checks every action. Policies of Python always run under it.
     """
 
     devices: Mapping[str, str]

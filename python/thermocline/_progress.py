@@ -1,4 +1,4 @@
-"""How far long work is, as a bar or told to a function."""
+"""Progress of long work, as a bar or by calls of a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tqdm import tqdm
 __all__ = ["Progress"]
 
 Progress: TypeAlias = bool | Callable[[int, int, int], object] | None
-"""Whether a bar is shown (None: on a terminal only), or what is told how far it is.
+"""True for a progress bar (None: on a terminal only), or a function that gets the progress.
 
 A function is called about twenty times per second with the steps that are done, the steps in all
 (configurations, sizes, candidates or points; 0 before that is known), and the accesses that were

@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 
 def is_url(path: str | PathLike[str]) -> bool:
-    """Whether fsspec must fetch it."""
+    """Return True if fsspec must fetch it."""
     text = os.fspath(path)
     return "://" in text or "::" in text
 
@@ -79,7 +79,7 @@ def _failure(url: str, mode: Literal["rb", "wb"], error: Exception) -> Exception
 
 
 def exists(url: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Whether there is a file."""
+    """Return True if there is a file."""
     import fsspec  # noqa: PLC0415, it is optional
 
     system, path = fsspec.core.url_to_fs(url, **(options or {}))

@@ -58,7 +58,7 @@ _UNKNOWN = {
 
 
 class Columns(NamedTuple):
-    """What the columns of a table are for.
+    """Roles of a table's columns.
 
     Attributes
     ----------

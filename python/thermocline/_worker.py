@@ -1,4 +1,4 @@
-"""What the processes that run points keep, and what they are asked."""
+"""State and messages of the processes that run points."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ VERSION = version("thermocline")
 """Workers must have the same, so that they find the same."""
 
 TRACES_PER_WORKER = 4
-"""How many traces a process has open; the points of one are run one after the other."""
+"""Number of traces that a process has open; the points of one run one after the other."""
 
 LOADED_PER_WORKER = 4
-"""How many specifications a process keeps."""
+"""Number of specifications that a process keeps."""
 
 
 class Node(NamedTuple):
@@ -62,14 +62,14 @@ class Node(NamedTuple):
 
 
 class Specification(Protocol):
-    """What is sent to workers once for each batch, and understood once by each worker."""
+    """Message that workers get once for each batch, and each worker parses once."""
 
     def load(self) -> Any:
         """Understand it."""
 
     @property
     def is_of_thread(self) -> bool:
-        """Whether two threads must not share what it is understood as."""
+        """Return True if two threads must not share its parsed form."""
 
 
 class Call:
@@ -88,12 +88,12 @@ class Call:
 
 
 class Answer(NamedTuple):
-    """What a worker answers: a result for each job, or for those before one that failed."""
+    """Answer of a worker: a result for each job, or for those before one that failed."""
 
     results: list[Any]
     error: ThermoclineError | None
     seconds: float
-    """How long the jobs took, without what is done once."""
+    """Time of the jobs, without the work that is done once."""
 
 
 def _answer(wanted: str, function: Callable[..., Answer], blob: bytes, jobs: Any) -> Answer:
@@ -108,7 +108,7 @@ def _answer(wanted: str, function: Callable[..., Answer], blob: bytes, jobs: Any
 
 
 class _Worker:
-    """What a process keeps between batches: specifications and traces, the last ones used."""
+    """State of a process between batches: the last specifications and traces used."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -262,7 +262,7 @@ class CorpusSpec(NamedTuple):
     path: str
     root: str | None
     folder: str
-    """What the paths of devices are relative to."""
+    """Folder to which the paths of devices are relative."""
     request: str
     policies: list[Given]
     compiled: str | None

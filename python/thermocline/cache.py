@@ -26,12 +26,12 @@ __all__ = ["Accessed", "Cache"]
 
 
 class Accessed(NamedTuple):
-    """What one access of a :class:`Cache` did.
+    """Effect of one access of a :class:`Cache`.
 
     Attributes
     ----------
     hit : bool
-        Whether a cache tier held the page.
+        True if a cache tier held the page.
     found : str
         The fastest tier that held its newest version, or ``"disk"``.
     evicted : tuple[int, ...]
@@ -67,7 +67,7 @@ class Cache:
     ram, flash : Size, optional
         The sizes of both tiers, in place of `size`.
     disk_pages : int, optional
-        How many pages the disk has, from 1 to 2**31, which is the default. Policies that keep
+        Number of pages of the disk, from 1 to 2**31, which is the default. Policies that keep
         something for each page of the disk, sizes in percent, and `admit` need it.
     trace : Trace, optional
         In place of a disk, the trace whose page ids the pages are. Oracles such as ``"opt"`` need
@@ -77,17 +77,17 @@ class Cache:
     parameters : Mapping[str, Value], optional
         Parameters of the policy.
     write_miss : {"fetch", "allocate"}, optional
-        Whether a write miss reads the page from disk first.
+        First action of a write miss: read the page from disk, or not.
     admit : str, optional
         The identifier that decides which pages enter flash.
     devices : Mapping[str, str], optional
         The device of a tier, for policies that compare costs; see :func:`devices`.
     costs : Mapping[str, tuple[float, float]], optional
-        What a page costs to read and to write in a tier, in milliseconds, for the same.
+        Costs of reading and of writing a page in a tier, in milliseconds, for the same.
     device_file : str or PathLike, optional
         A TOML file of more devices.
     keep_history : bool, optional
-        Whether accesses are kept, so that the cache can be pickled and copied.
+        If True, keep the accesses, so that the cache can be pickled and copied.
 
     Raises
     ------
@@ -164,15 +164,15 @@ class Cache:
         page : int
             The page, from 0.
         write : bool, optional
-            Whether it is written, or else read.
+            True for a write, False for a read.
         at_ns : int, optional
-            When, unit: ns, >= 0, for policies that keep time; either all accesses have a time or
+            Time, unit: ns, >= 0, for policies that keep time; either all accesses have a time or
             none.
 
         Returns
         -------
         Accessed
-            Where the page was, what left, and all moves.
+            The tier that had the page, the pages that left, and all moves.
 
         Raises
         ------
@@ -209,14 +209,14 @@ class Cache:
         pages : array_like
             The pages, shape ``(n,)``, whole numbers from 0.
         writes : array_like, optional
-            Whether each is written, shape ``(n,)``, bool; all are read if not given.
+            True for writes, shape ``(n,)``, bool; all are reads if not given.
         at_ns : array_like, optional
-            When each is accessed, shape ``(n,)``, unit: ns, >= 0, as for :meth:`access`.
+            Time of each access, shape ``(n,)``, unit: ns, >= 0, as for :meth:`access`.
 
         Returns
         -------
         NDArray[np.bool_]
-            Whether a cache tier held each page, shape ``(n,)``.
+            True for pages that a cache tier held, shape ``(n,)``.
 
         Raises
         ------
@@ -246,7 +246,7 @@ class Cache:
         return self.tier(page) != "disk"
 
     def __len__(self) -> int:
-        """How many pages have a copy in a cache tier."""
+        """Number of pages that have a copy in a cache tier."""
         return len(self._state)
 
     def __repr__(self) -> str:
@@ -280,7 +280,7 @@ class Cache:
         Returns
         -------
         bool
-            Whether it is.
+            True if it is.
         """
         return self._state.is_dirty(self._page(page))
 
@@ -339,12 +339,12 @@ class Cache:
 
     @property
     def accesses(self) -> int:
-        """How many accesses there were since the cache was empty."""
+        """Number of accesses since the cache was empty."""
         return sum(reads + writes for reads, writes, _, _ in self._state.counts())
 
     @property
     def hits(self) -> int:
-        """How many of them found the page in a cache tier."""
+        """Number of accesses that found the page in a cache tier."""
         return sum(reads + writes for reads, writes, _, _ in self._state.counts()[:-1])
 
     @property
@@ -361,7 +361,7 @@ class Cache:
 
     @property
     def gauges(self) -> dict[tuple[str, str], float]:
-        """What the policy adapts, by name and tier."""
+        """Values that the policy adapts, by name and tier."""
         return {(name, self._tiers[tier]): value for name, tier, value in self._state.gauges()}
 
     @property

@@ -1,4 +1,4 @@
-"""What there is: policies, identifiers, write buffers, devices, drives."""
+"""Lists of everything that can be chosen: policies, identifiers, buffers, devices, drives."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Parameter:
     default : str
         Its default, as text.
     range : str
-        What values it takes, in words.
+        Valid values, in words.
     kind : str
-        What a value is: ``"integer"``, ``"real"``, ``"switch"``, ``"choice"`` (one word) or
+        Type of a value: ``"integer"``, ``"real"``, ``"switch"``, ``"choice"`` (one word) or
         ``"words"`` (one or more, joined by ``+``).
     summary : str
-        What it does.
+        Effect.
     source : str
-        Where the default comes from.
+        Origin of the default.
     min, max : float or None
         The least and the greatest value, of a number.
     words : tuple[str, ...] or None
@@ -68,15 +68,15 @@ class Entry:
     name : str
         Its name.
     summary : str
-        What it does, in one line.
+        Purpose, in one line.
     source : str
-        Who published it, where.
+        Authors, venue and year of the publication.
     parameters : tuple[Parameter, ...]
         Its parameters.
     tiers : str or None
         The hierarchies that it runs on, in words, for a policy.
     clients : str or None
-        How many clients may share its lower tiers, for a policy: ``"one"`` or ``"several"``.
+        Clients that may share its lower tiers, for a policy: ``"one"`` or ``"several"``.
     """
 
     name: str
@@ -96,13 +96,13 @@ class Device:
     name : str
         Its name.
     summary : str
-        What it is.
+        Description.
     read_ms : float
-        What reading a page costs, unit: ms.
+        Cost of reading a page, unit: ms.
     write_ms : float
-        What writing a page costs, unit: ms.
+        Cost of writing a page, unit: ms.
     source : str
-        Where the figures come from.
+        Source of the figures.
     """
 
     name: str

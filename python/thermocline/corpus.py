@@ -31,24 +31,24 @@ __all__ = ["CorpusResult", "run"]
 
 
 class CorpusResult:
-    """What became of a run over a corpus, and its results.
+    """Outcome of a run over a corpus, and its results.
 
     Attributes
     ----------
     output : str
         The folder of the results.
     traces : int
-        How many traces took part.
+        Number of traces that took part.
     ran_points : int
-        How many points were run.
+        Number of points that were run.
     reused_points : int
-        How many points had results from an earlier run.
+        Number of points that had results from an earlier run.
     left_out_points : int
-        How many points have a tier of less than one page, and no result.
+        Number of points that have a tier of less than one page, and no result.
     dropped_results : int
-        How many earlier results were dropped, because their traces are not in the manifest.
+        Number of earlier results dropped, because their traces are not in the manifest.
     rows : int
-        How many results there are.
+        Number of results.
     outcome : dict[str, int]
         All these counts by their names.
     """
@@ -143,7 +143,7 @@ def run(
     sample_seed : int, optional
         The seed of samples, >= 0.
     seeds : int, optional
-        How many seeds a policy that draws random numbers runs with, from 1 to 1000.
+        Number of seeds with which a policy that draws random numbers runs, from 1 to 1000.
     split : {"tune", "hold-out"}, optional
         Run the traces of one side of the split only.
     datasets : str or Sequence[str], optional
@@ -151,32 +151,32 @@ def run(
     shard : str, optional
         Run one of several parts of the traces, as in ``"1/4"``.
     compiled : str or PathLike, optional
-        Where compiled traces are, from ``thermocline corpus compile``.
+        Folder of compiled traces, from ``thermocline corpus compile``.
     threads : int, optional
-        How many runs at once, from 1 to 4096; as many as there are processors if not given. A
+        Number of runs at once, from 1 to 4096; default: the number of processors. A
         cluster has as many as its workers have threads.
     memory : str or int, optional
         Bytes that traces and policies may take together here; a cluster's workers have limits of
         their own.
     cluster : distributed.Client or concurrent.futures.Executor, optional
-        Where the points run, as for :func:`sweep`. Workers read traces at the paths of the
+        Place where the points run, as for :func:`sweep`. Workers read traces at the paths of the
         manifest; a trace that is not there is fetched or generated, and not kept as a file. Each
         machine compiles a trace once.
     patience_s : float, optional
-        How long a Dask cluster may be without any worker before the run ends, >= 0, unit: s.
+        Time that a Dask cluster may be without any worker before the run ends, >= 0, unit: s.
     cache_folder : str or PathLike, optional
-        Where each machine of a cluster keeps compiled traces, as for :func:`sweep`.
+        Folder where each machine of a cluster keeps compiled traces, as for :func:`sweep`.
     cache_size : str or int, optional
-        How many bytes that folder holds at most, as in ``"16GiB"``.
+        Maximum number of bytes in that folder, as in ``"16GiB"``.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
     **options : HierarchyOptions
         More about the hierarchy; see :class:`HierarchyOptions`.
 
     Returns
     -------
     CorpusResult
-        What became of it, and all results as a table.
+        Outcome of the run, and all results as a table.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What can go wrong: one class per family of errors, all of them :class:`ThermoclineError`.
+"""Exceptions: one class per family of errors, all of them :class:`ThermoclineError`.
 
 Every message names the place and the remedy. Words like ``--tier`` in it are options of the
 command line; the argument of the same name is meant.

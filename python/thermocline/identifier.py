@@ -74,7 +74,7 @@ class Identifier:
         Returns
         -------
         NDArray[np.bool_]
-            Whether each page is hot, shape ``(n,)``.
+            True for hot pages, shape ``(n,)``.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class Identifier:
         Returns
         -------
         NDArray[np.float64]
-            What is compared with the threshold, shape ``(n,)``.
+            Values to compare with the threshold, shape ``(n,)``.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Identifier:
 
     @property
     def decay_writes(self) -> int | None:
-        """How many pages lie between two decays; None if it forgets with every page."""
+        """Number of pages between two decays; None if it forgets with every page."""
         return self._state.decay_writes
 
     @property

@@ -1,4 +1,4 @@
-"""What the lab finds on a trace."""
+"""Functions of the lab on a trace."""
 
 from __future__ import annotations
 
@@ -84,17 +84,17 @@ def simulate(
         The cache tiers, fastest first: ``ram`` and ``flash``, or ``l1`` to ``l8``. A size is
         pages > 0, ``"64MiB"``, ``"5%"`` of the footprint, or ``"4x"`` the tier above.
     record : Sequence[str], optional
-        What is kept of every access, the warm-up too: ``"hits"``, ``"actions"``, ``"evictions"``,
-        which are then tables of the :class:`Run`.
+        Records of every access, those of the warm-up too: ``"hits"``, ``"actions"``,
+        ``"evictions"``, which are then tables of the :class:`Run`.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
     **options : HierarchyOptions
         More about the hierarchy; see :class:`HierarchyOptions`.
 
     Returns
     -------
     Run
-        What it found.
+        Results of the run.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def compare(
     tiers : Mapping[str, Size or Sequence[Size]]
         The cache tiers, fastest first, each with one size or several, as in :func:`simulate`.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
     **options : HierarchyOptions
         More about the hierarchy; see :class:`HierarchyOptions`.
 
@@ -226,15 +226,15 @@ def mrc(
     seed : int, optional
         The seed of samples, >= 0.
     check : bool, optional
-        Whether every size is simulated in full as well, to tell how far the curves are off.
+        If True, simulate every size in full as well, to measure the error of the curves.
     parameters : Mapping[str, Value], optional
         Parameters of policies.
     write_miss : {"fetch", "allocate"}, optional
-        Whether a write miss reads the page from disk first.
+        First action of a write miss: read the page from disk, or not.
     admit : str, optional
         The identifier that decides which pages enter flash.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
 
     Returns
     -------
@@ -304,17 +304,17 @@ def plan(
     trace : Trace or str or PathLike
         The trace, with times or with a closed loop, or a file that :meth:`Trace.open` reads.
     budget : float
-        What RAM, flash and disk may cost together, > 0.
+        Maximum cost of RAM, flash and disk together, > 0.
     prices : Mapping[str, float]
         The prices of ``ram``, ``flash`` and ``disk`` per GiB, each >= 0.
     objective : {"p99", "io-time", "cost-per-io"}, optional
-        What is to be best; if not given, ``"p99"`` if that tells choices apart, else
+        Objective; if not given, ``"p99"`` if that distinguishes the choices, else
         ``"io-time"``, with the reason in ``figures["objective_reason"]``.
     min_lifetime_years : float, optional
-        How long flash must last at the rated erases of its drive, >= 0; None for no matter. What
+        Minimum lifetime of flash at the rated erases of its drive, >= 0; None if any will do. What
         wears out sooner is in ``figures["struck_out"]``, with the reason.
     currency : str, optional
-        What prices and the budget are in, a word of at most 8 letters.
+        Currency of prices and the budget, a word of at most 8 letters.
     policies : str or type, or a sequence of them, optional
         Registered policies to choose from, or ``"all"``, and classes of Python, which run without
         an `output`.
@@ -333,14 +333,14 @@ def plan(
     seed : int, optional
         The seed of samples, >= 0.
     output : str or PathLike, optional
-        Where the engine's configuration of the chosen point is written.
+        File to which the engine's configuration of the chosen point is written.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
 
     Returns
     -------
     Plan
-        What no other choice beats in cost, latency and lifetime, and which is best.
+        Choices that no other one beats in cost, latency and lifetime, and the best one.
 
     Raises
     ------
@@ -407,12 +407,12 @@ def buffer(
     ssd_size : str, optional
         Its capacity, as in ``"4GiB"``, or ``"fit"`` for just what the trace needs.
     precondition : Mapping[str, float], optional
-        What is written to it before: ``fill`` in ``[0, 1]``, ``overwrite`` >= 0, ``seed``.
+        Writes to it before the run: ``fill`` in ``[0, 1]``, ``overwrite`` >= 0, ``seed``.
     placement : Mapping[str, int | str], optional
         Placement handles of the drive: ``handles`` in ``[1, 16]``, ``isolation`` (``"initial"`` or
         ``"persistent"``), ``reclaim_unit_blocks`` >= 1.
     streams : str, optional
-        What chooses the placement handle of each write: an identifier by the hotness of the page,
+        Chooser of the placement handle of each write: an identifier by the hotness of the page,
         ``"oracle"``, or ``"none"``. Without handles, the identifier that keeps hot and cold pages
         in different blocks.
     closed_loop : int, optional
@@ -420,9 +420,9 @@ def buffer(
     parameters : Mapping[str, Value], optional
         Parameters of buffers, as in ``{"hwb.alpha": 0.5}``.
     check : bool, optional
-        Whether the Ledger runs alongside.
+        If True, the Ledger checks every action.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
 
     Returns
     -------
@@ -489,7 +489,7 @@ def hot(
     parameters : Mapping[str, Value], optional
         Parameters of identifiers, as in ``{"mbf.filters": 8}``.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
 
     Returns
     -------

@@ -81,9 +81,9 @@ class Setup(NamedTuple):
     capacity_pages : tuple[int, ...]
         The capacity of each cache tier in pages, fastest first.
     pages : int
-        How many pages there are; page ids are less.
+        Number of pages; page ids are less.
     fetches : bool
-        Whether a write miss reads the page from disk before it is written.
+        First action of a write miss: read the page from disk, or not.
     """
 
     capacity_pages: tuple[int, ...]
@@ -161,7 +161,7 @@ class Policy(ABC):
     Attributes
     ----------
     name : str
-        What results call it; the name of the class unless it is set. No registered policy may
+        Name in results; that of the class unless it is set. No registered policy may
         have it.
     """
 
@@ -174,7 +174,7 @@ class Policy(ABC):
         page : int
             The page, a dense id from 0.
         write : bool
-            Whether it is written, or else read.
+            True for a write, False for a read.
 
         Returns
         -------
@@ -191,7 +191,7 @@ class CacheSetup(NamedTuple):
     capacity_pages : int
         The capacity of the cache in pages, at least 1.
     pages : int
-        How many pages there are; page ids are less.
+        Number of pages; page ids are less.
     """
 
     capacity_pages: int
@@ -214,7 +214,7 @@ class EvictionPolicy(ABC):
     Attributes
     ----------
     name : str
-        What results call it; the name of the class unless it is set. No registered policy may
+        Name in results; that of the class unless it is set. No registered policy may
         have it.
 
     Examples
@@ -248,7 +248,7 @@ class EvictionPolicy(ABC):
         page : int
             The page, a dense id from 0.
         write : bool
-            Whether it is written, or else read.
+            True for a write, False for a read.
         """
 
     @abstractmethod
@@ -260,7 +260,7 @@ class EvictionPolicy(ABC):
         page : int
             The page, a dense id from 0.
         write : bool
-            Whether it is written, or else read.
+            True for a write, False for a read.
         """
 
     @abstractmethod
@@ -272,7 +272,7 @@ class EvictionPolicy(ABC):
         page : int
             The page that is to enter.
         write : bool
-            Whether it is written, or else read.
+            True for a write, False for a read.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class Functions(NamedTuple):
     length : int
         The second one, an ``int64_t``: how many elements it has.
     owner : object
-        What keeps functions and memory; it is dropped with the policy.
+        Owner of functions and memory; it is dropped with the policy.
     """
 
     hit: int
@@ -331,7 +331,7 @@ class CompiledEvictionPolicy:
     Attributes
     ----------
     name : str
-        What results call it; the name of the class unless it is set.
+        Name in results; that of the class unless it is set.
 
     Examples
     --------
@@ -408,7 +408,7 @@ class CompiledEvictionPolicy:
         Returns
         -------
         Functions
-            What the extension calls.
+            Functions that the extension calls.
 
         Raises
         ------
@@ -486,7 +486,7 @@ class TwoTier:
         A registered algorithm by name, which has its default parameters, or a class. A class
         needs the hook `remove`.
     name : str, optional
-        What results call it; ``two-tier:RAM/FLASH`` if not given.
+        Name in results; ``two-tier:RAM/FLASH`` if not given.
 
     Raises
     ------

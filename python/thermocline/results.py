@@ -1,4 +1,4 @@
-"""What runs found: the figures of the JSON contract, as Arrow tables and as plots."""
+"""Results of runs: the figures of the JSON schema, as Arrow tables and as plots."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class Result:
     """
 
     _METRIC: ClassVar[str]
-    """What is plotted if nothing else is asked for."""
+    """Figure that is plotted by default."""
 
     _OVER: ClassVar[str]
-    """What it is plotted over."""
+    """Column over which it is plotted."""
 
     def __init__(self, figures: Any) -> None:
         self.figures = figures
@@ -119,7 +119,7 @@ class Result:
         Parameters
         ----------
         multi_index : bool, optional
-            Whether rows are indexed by what was chosen: trace and policy, the parameters and sizes
+            If True, index rows by their choices: trace and policy, the parameters and sizes
             in which rows differ.
 
         Returns
@@ -307,12 +307,12 @@ class Result:
         metric : str, optional
             The column that is shown; the one that the class names if not given.
         ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
+            Axes to plot on; a new figure if not given.
 
         Returns
         -------
         matplotlib.axes.Axes
-            Where it was plotted.
+            Axes of the plot.
 
         Raises
         ------
@@ -397,7 +397,7 @@ def _run_row(figures: Figures) -> dict[str, Any]:
 
 
 class Run(Result):
-    """What one run found; its table has one row, with the columns of a :class:`Comparison`.
+    """Results of one run; its table has one row, with the columns of a :class:`Comparison`.
 
     A plot shows a column of :attr:`tiers`, ``hit_ratio`` if nothing else is asked for, as a bar
     for each tier; or ``hit_ratio`` or ``hits`` over time, if that was asked for.
@@ -573,7 +573,7 @@ class Run(Result):
 
 
 class Comparison(Result):
-    """What many runs on one trace found; its table has a row per run, policies last.
+    """Results of many runs on one trace; its table has a row per run, policies last.
 
     Columns: ``policy``, ``parameters`` (JSON); per tier ``TIER_pages`` (the disk has none); and
     every figure that a run has, by the names of ``docs/json.md``, such as ``TIER_hits``,
@@ -639,7 +639,7 @@ class Comparison(Result):
 
 
 class BufferComparison(Result):
-    """What write buffers found on one trace; its table has a row per run, policies last.
+    """Results of write buffers on one trace; its table has a row per run, policies last.
 
     Columns: ``policy``, ``parameters`` (JSON), and every figure of write buffers by its name in
     ``docs/json.md``, such as ``write_hit_ratio``, ``pages_flushed``, ``erase_count`` and
@@ -673,7 +673,7 @@ class BufferComparison(Result):
 
 
 class Identification(Result):
-    """What hot-data identifiers found on one trace; its table has a row per identifier.
+    """Results of hot-data identifiers on one trace; its table has a row per identifier.
 
     Columns: ``identifier``, ``parameters`` (JSON), and every figure of identifiers by its name in
     ``docs/json.md``, such as ``hot_ratio``, ``false_identification_rate`` and ``memory_bits``;
@@ -767,7 +767,7 @@ class MissRatios(Result):
 
     @property
     def reuse(self) -> dict[str, Any]:
-        """When pages are used again: re-use distances and inter-reference times."""
+        """Re-use of pages: re-use distances and inter-reference times."""
         return dict(self.figures["reuse"])
 
     def _draw(self, ax: Axes, metric: str) -> None:
@@ -783,7 +783,7 @@ class MissRatios(Result):
 
 
 class Plan(Result):
-    """What to buy; the table is the front, by cost.
+    """Plan of purchases; the table is the front, by cost.
 
     Columns: ``policy``, ``ram_pages``, ``flash_pages``, ``cost``, ``miss_ratio``, ``io_time_ms``,
     ``average_response_ms``, ``cost_per_io``, ``p99_us``, ``flash_page_writes``,
@@ -814,7 +814,7 @@ class Plan(Result):
 
     @property
     def struck_out(self) -> list[dict[str, Any]]:
-        """What is tempting and not recommended: rows as of the front, with a ``reason``."""
+        """Tempting choices that are not recommended: rows as of the front, with a ``reason``."""
         return [
             {**choice, "policy": choice["policy"]["name"]} for choice in self.figures["struck_out"]
         ]

@@ -61,11 +61,11 @@ def sweep(
         given. It is written here, not on workers. A URL as in ``s3://...`` is written when the
         sweep is complete; until then its results are in a folder of this machine.
     threads : int, optional
-        How many runs at once, from 1 to 4096; as many as there are processors if not given. A
+        Number of runs at once, from 1 to 4096; default: the number of processors. A
         cluster has as many as its workers have threads.
     cluster : distributed.Client or concurrent.futures.Executor, optional
-        Where the points run: a Dask cluster, of which points of a worker that fails are run by
-        others, or an executor, such as a ``ProcessPoolExecutor``. Each worker understands the
+        Place where the points run: a Dask cluster, of which points of a worker that fails are run
+        by others, or an executor, such as a ``ProcessPoolExecutor``. Each worker understands the
         sweep once, and each machine compiles a trace once.
     client : distributed.Client, optional
         The former name of `cluster`.
@@ -73,19 +73,19 @@ def sweep(
         Is given the row of each point, a ``pyarrow.RecordBatch`` of ``point`` and the columns of
         the output, as soon as it comes from the cluster; only with `cluster`.
     patience_s : float, optional
-        How long a Dask cluster may be without any worker before the sweep ends, >= 0, unit: s;
+        Time that a Dask cluster may be without any worker before the sweep ends, >= 0, unit: s;
         ``math.inf`` where workers come when a queue lets them.
     storage_options : Mapping[str, Any], optional
-        What fsspec needs to reach URLs, such as credentials or an endpoint, here and on workers.
+        Options of fsspec to reach URLs, such as credentials or an endpoint, here and on workers.
         It is kept in no file.
     cache_folder : str or PathLike, optional
-        Where each machine of a cluster keeps compiled traces, which its workers share; a folder
-        of the user among the temporary files if not given.
+        Folder where each machine of a cluster keeps compiled traces, which its workers share; a
+        folder of the user among the temporary files if not given.
     cache_size : str or int, optional
-        How many bytes that folder holds at most, as in ``"16GiB"``. The traces that were used
+        Maximum number of bytes in that folder, as in ``"16GiB"``. The traces that were used
         longest ago go first, and none that is in use.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
 
     Returns
     -------

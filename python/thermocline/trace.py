@@ -98,30 +98,30 @@ class Trace:
         time_unit : {"ns", "us", "ms"}, optional
             The unit of time of formats that leave it open.
         allow_truncated : bool, optional
-            Whether a truncated file is taken for what it holds.
+            If True, read a truncated file up to its end.
         only : str or sequence of str, optional
             Of a recording of ``thermocline trace record``, the classes of files whose requests are
             taken, as in ``"data"`` or ``["data", "log"]``; all if not given.
         volumes : {"all", "files"}, optional
             Of a recording, whether each file is a volume of its own.
         columns : str or Mapping[str, str] or PathLike, optional
-            What the columns of a file of no known format are for, in the words of ``--columns``
+            Roles of the columns of a file of no known format, in the words of ``--columns``
             (``docs/traces.md``): ``"time=1:us,op=2,offset=3,length=4"``, or a mapping such as
             ``{"time": "ts:us", "key": "url"}``, or a TOML file. It takes text, JSON lines, Parquet,
             which is read row group by row group, and, with `struct`, binary records.
         ops : Mapping[str, str], optional
-            What operations are: ``read``, ``write``, ``remove`` or ``ignore``, by word, as in
+            Meanings of operations: ``read``, ``write``, ``remove`` or ``ignore``, by word, as in
             ``{"GET": "read", "*": "ignore"}``.
         delimiter : str, optional
-            What separates columns: comma, tab, semicolon, bar or blanks; found out if not given.
+            Separator of columns: comma, tab, semicolon, bar or blanks; default: detected.
         header : bool, optional
-            Whether the first line names the columns; found out if not given.
+            If True, the first line names the columns; default: detected.
         struct : str, optional
             The letters of binary records, as in Python's module of that name.
         objects : {"pages", "one"}, optional
-            Whether an object with a size is as many pages as it needs, or one page.
+            Treatment of an object with a size: as many pages as it needs, or one page.
         storage_options : Mapping[str, Any], optional
-            What fsspec needs to reach a URL, such as credentials or an endpoint.
+            Options of fsspec to reach a URL, such as credentials or an endpoint.
 
         Returns
         -------
@@ -203,18 +203,18 @@ class Trace:
         sizes : array_like, optional
             How large each object is, shape ``(n,)``, unit: bytes, > 0; one page if not given.
         writes : array_like, optional
-            Whether each request writes, shape ``(n,)``, bool; all read if not given.
+            True for requests that write, shape ``(n,)``, bool; all read if not given.
         at_ns : array_like, optional
-            When each request came, shape ``(n,)``, unit: ns, >= 0, or points in time of NumPy,
-            pandas or others; all at 0 if not given.
+            Arrival time of each request, shape ``(n,)``, unit: ns, >= 0, or points in time of
+            NumPy, pandas or others; all at 0 if not given.
         counts : array_like, optional
-            How many pages each request has, shape ``(n,)``, each from 1 to 2**24; one if not given.
+            Pages of each request, shape ``(n,)``, each from 1 to 2**24; one if not given.
         objects : {"pages", "one"}, optional
-            Whether an object with a size is as many pages as it needs, or one page.
+            Treatment of an object with a size: as many pages as it needs, or one page.
         page_size : str or int, optional
             Bytes per page, a power of two from 512 to 16 MiB.
         name : str, optional
-            What messages and results call the trace.
+            Name of the trace in messages and results.
 
         Returns
         -------
@@ -295,21 +295,21 @@ class Trace:
             :meth:`from_arrays`. None of these has nulls. Columns such as ``op`` or ``size``, which
             look as if they said more about requests, are refused; others are not looked at.
         columns : Mapping[str, str] or str, optional
-            What the table's columns are for. Either by the names above, as in
+            Roles of the table's columns. Either by the names above, as in
             ``{"page": "lbn", "write": "is_write"}``; or in the words of ``--columns``
             (``docs/traces.md``), as in ``{"time": "ts:us", "key": "url", "size": "bytes"}`` or
             ``"time=ts:us,key=url,size=bytes"``; or both. Points in time need no unit, and an ``op``
             of booleans says whether requests write. Other columns are not looked at.
         ops : Mapping[str, str], optional
-            What operations are: ``read``, ``write``, ``remove`` or ``ignore``, by word, as in
+            Meanings of operations: ``read``, ``write``, ``remove`` or ``ignore``, by word, as in
             ``{"GET": "read", "*": "ignore"}``. Without it, requests that remove something are
             refused.
         objects : {"pages", "one"}, optional
-            Whether an object with a size is as many pages as it needs, or one page.
+            Treatment of an object with a size: as many pages as it needs, or one page.
         page_size : str or int, optional
             Bytes per page, a power of two from 512 to 16 MiB.
         name : str, optional
-            What messages and results call the trace.
+            Name of the trace in messages and results.
 
         Returns
         -------
@@ -394,16 +394,16 @@ class Trace:
             The requests: each a value if there is one field, a tuple or list, or a mapping with the
             fields as keys.
         fields : str or Sequence[str], optional
-            What the values of a request are: ``page``, ``write``, ``at_ns`` and ``count`` as in
+            Meanings of the values of a request: ``page``, ``write``, ``at_ns`` and ``count`` as in
             :meth:`from_arrow`, or the words of ``--columns``, with units as in ``"time:s"``.
         ops : Mapping[str, str], optional
-            What operations are, as in :meth:`from_arrow`.
+            Meanings of operations, as in :meth:`from_arrow`.
         objects : {"pages", "one"}, optional
-            Whether an object with a size is as many pages as it needs, or one page.
+            Treatment of an object with a size: as many pages as it needs, or one page.
         page_size : str or int, optional
             Bytes per page, a power of two from 512 to 16 MiB.
         name : str, optional
-            What messages and results call the trace.
+            Name of the trace in messages and results.
 
         Returns
         -------
@@ -459,11 +459,11 @@ class Trace:
         Parameters
         ----------
         kind : {"zipf", "uniform", "sequential", "loop", "oltp"}, optional
-            What to make; "oltp" is a mix of hot pages, scans and an appended log.
+            Kind of workload; "oltp" is a mix of hot pages, scans and an appended log.
         requests : int, optional
-            How many requests, > 0.
+            Number of requests, > 0.
         pages : int, optional
-            How many pages there are to reference, > 0.
+            Number of pages in the address space, > 0.
         alpha : float, optional
             The skew of "zipf", >= 0.
         write_share : float, optional
@@ -471,7 +471,7 @@ class Trace:
         interval_ns : int, optional
             The time from one request to the next, unit: ns, >= 0.
         scatter : bool, optional
-            Whether hot pages are scattered over the address space.
+            If True, hot pages are scattered over the address space.
         shift : tuple of int, optional
             For "zipf" and the hot pages of "oltp": the number of requests between two moves of the
             hot set, and the number of pages that become the coldest at each move. By default the
@@ -540,7 +540,7 @@ class Trace:
             A trace per client, or a file that :meth:`open` reads; from 1 to 16, with pages of the
             same size, all with times or all without.
         private : bool, optional
-            Whether no page is shared; else clients that name the same page of the same volume
+            If True, no page is shared; else clients that name the same page of the same volume
             mean the same one.
 
         Returns
@@ -583,7 +583,7 @@ class Trace:
         Parameters
         ----------
         clients : int
-            How many clients, from 1 to 16.
+            Number of clients, from 1 to 16.
         how : {"round-robin", "volume"}, optional
             Request by request in turn, or volume by volume.
 
@@ -643,7 +643,7 @@ class Trace:
         self._compiled.save(path)
 
     def __len__(self) -> int:
-        """How many accesses there are, at least 1."""
+        """Number of accesses, at least 1."""
         return len(self._compiled)
 
     def __getitem__(self, accesses: slice) -> Trace:
@@ -727,17 +727,17 @@ class Trace:
 
     @property
     def footprint_pages(self) -> int:
-        """How many distinct pages are accessed."""
+        """Number of distinct pages that are accessed."""
         return self._compiled.footprint_pages
 
     @property
     def clients(self) -> int:
-        """How many clients make the accesses; 1 unless it was split or merged."""
+        """Number of clients that make the accesses; 1 unless it was split or merged."""
         return self._compiled.clients
 
     @property
     def is_timed(self) -> bool:
-        """Whether any request has a time other than 0."""
+        """True if any request has a time other than 0."""
         return self._compiled.is_timed
 
     @cached_property
@@ -747,7 +747,7 @@ class Trace:
 
     @cached_property
     def writes(self) -> NDArray[np.bool_]:
-        """Whether each access writes, shape ``(len(self),)``."""
+        """True for accesses that write, shape ``(len(self),)``."""
         return _frozen(self._compiled.writes())
 
     @cached_property
@@ -762,7 +762,7 @@ class Trace:
 
     @cached_property
     def at_ns(self) -> NDArray[np.uint64]:
-        """When the request of each access came, shape ``(len(self),)``, unit: ns."""
+        """Arrival time of each access's request, shape ``(len(self),)``, unit: ns."""
         return _frozen(self._compiled.at_ns())
 
     @cached_property
@@ -772,7 +772,7 @@ class Trace:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """What the trace holds, as by ``thermocline trace info --json``.
+        """Statistics of the trace, as by ``thermocline trace info --json``.
 
         Examples
         --------

@@ -40,14 +40,14 @@ LOG_FROM = 100.0
 
 
 class Tuning:
-    """What tuning found, on the traces that it tuned on and on those that it held out.
+    """Results of tuning, on the traces that it tuned on and on those that it held out.
 
     Attributes
     ----------
     policy : str
         The policy.
     objective : str
-        What was to be small: a column of a :class:`Run`, or the name of a function.
+        Quantity to be minimised: a column of a :class:`Run`, or the name of a function.
     best : dict[str, Value]
         The parameters that are best on the traces for tuning; those of the defaults if nothing
         is better.
@@ -134,22 +134,22 @@ def tune(
         The parameters to tune; if not given all but ``seed``, those whose range has no end and
         those that take several words; of a number, its range instead of the registry's.
     objective : str or callable, optional
-        What is to be small: a column of :attr:`Result.table` such as ``"io_time_ms"``,
+        Quantity to be minimised: a column of :attr:`Result.table` such as ``"io_time_ms"``,
         ``"miss_ratio"``, ``"flash_page_writes"`` or, with ``timing="events"``, ``"read_p99_us"``;
         or a function from a :class:`Run` to a number.
     trials : int, optional
-        How many settings are tried, the defaults among them, >= 1.
+        Number of settings to try, the defaults among them, >= 1.
     seeds : int, optional
-        How many seeds a policy that draws random numbers runs with; their mean counts, >= 1.
+        Number of seeds with which a policy that draws random numbers runs; their mean counts, >= 1.
     seed : int, optional
         The seed of the sampler, >= 0.
     batch : int, optional
-        How many settings are chosen before their results are looked at, >= 1. It changes what is
+        Settings that are chosen before their results are looked at, >= 1. It changes what is
         tried; `threads` does not.
     threads : int, optional
-        How many runs at once, >= 1; as many as there are processors if not given.
+        Number of runs at once, >= 1; default: the number of processors.
     progress : bool or callable, optional
-        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+        Show a progress bar, or call this function with it; default: a bar on a terminal.
     **options : HierarchyOptions
         More about the hierarchy; ``parameters`` of it are not tuned. See
         :class:`HierarchyOptions`.
@@ -257,7 +257,7 @@ class _Searching:
 
 
 class _Lab(NamedTuple):
-    """How a setting is judged on a trace."""
+    """Judgement of a setting on a trace."""
 
     policy: str
     tiers: Mapping[str, Size]
