@@ -176,7 +176,7 @@ fn collected(
     ])
 }
 
-/// Records writes, then decays.
+/// Record writes, then decay.
 pub(crate) fn record(arguments: &Record) -> Result<()> {
     let (pages, writes) = generate(arguments.pages, arguments.alpha, arguments.writes)?;
     let mut identifier = build(arguments.contender, pages)?;

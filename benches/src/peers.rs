@@ -167,7 +167,7 @@ fn generator(arguments: &Arguments) -> Result<Generator> {
     })?)
 }
 
-/// One policy at one size, beside its peer.
+/// Compare one policy at one size with its peer.
 fn compare(
     arguments: &Arguments,
     trace: &CompiledTrace,

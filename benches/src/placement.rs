@@ -156,7 +156,7 @@ fn mean_row<'a>(name: &str, figures: impl Iterator<Item = &'a Figures>, traces: 
     format!("| {name} | {bytes:.0} | {} | {per_kib} |", shown.join(" | "))
 }
 
-/// One contender with every number of handles, at the same time.
+/// Compare one contender with every number of handles, at the same time.
 fn compare(
     workload: &Workload,
     arguments: &Arguments,
@@ -226,7 +226,7 @@ fn drive(pages: u32, arguments: &Arguments, handles: u32) -> Result<SsdConfig> {
     })
 }
 
-/// No placement, every identifier in every scale, and the oracle.
+/// Return no placement, every identifier in every scale, and the oracle.
 fn contenders(scales: &[u64]) -> Result<Vec<Contender>> {
     let mut all = vec![];
     for &(name, scaled) in SCALED {

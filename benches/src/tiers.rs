@@ -81,7 +81,7 @@ fn compare_all(name: &str, arguments: &Arguments, trace: &CompiledTrace) -> Resu
     Ok(())
 }
 
-/// One size on one trace, given as the pages of the fastest tier.
+/// Compare one size on one trace, given as the pages of the fastest tier.
 fn compare(name: &str, arguments: &Arguments, trace: &CompiledTrace, part: u32) -> Result<()> {
     let millions = trace.len() as f64 / 1e6;
     let tiers = PARTS.map(|share| share * part);

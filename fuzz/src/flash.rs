@@ -89,7 +89,7 @@ fn place(range: Range<u64>) -> Range<usize> {
     place(range.start)..place(range.end)
 }
 
-/// An arbitrary image: pieces of the input wherever it says.
+/// Read an arbitrary image: pieces of the input wherever it says.
 ///
 /// # Panics
 /// If the engine breaks a promise; that is what the fuzzer looks for.
@@ -106,8 +106,8 @@ pub fn image(bytes: &[u8]) {
     examine(memory);
 }
 
-/// Blocks of one part of the format: as the input has them, but for their magic and checksum, or, of
-/// the journal and the table, sensible ones of what the input says.
+/// Read blocks of one part of the format: as the input has them, except their magic and checksum,
+/// or, of the journal and the table, sensible ones made from the input.
 ///
 /// # Panics
 /// As for [`image`].
@@ -182,7 +182,7 @@ fn checksum(page: u32, version: u64, is_right: bool) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&identity), &[0; 4096]) ^ u32::from(!is_right)
 }
 
-/// A block of the journal's first rounds, with a record per four bytes.
+/// Write a block of the journal's first rounds, with a record per four bytes.
 fn journal_block(block: &mut [u8], place: usize, superblock: &Superblock, kind: u8, fields: &[u8]) {
     let layout = superblock.layout;
     let ring = u64::from(layout.journal_blocks / 2);
@@ -213,7 +213,7 @@ fn journal_block(block: &mut [u8], place: usize, superblock: &Superblock, kind: 
     }
 }
 
-/// A block of the table, with a slot per four bytes.
+/// Write a block of the table, with a slot per four bytes.
 fn table_block(block: &mut [u8], place: usize, cache: Uuid, kind: u8, fields: &[u8]) {
     let mut to = Fields(block, 0);
     to.put(b"tcl-tabl");

@@ -156,7 +156,7 @@ fn hear(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, Vec<String>, bool) {
     }
 }
 
-/// One request of each kind, by its number.
+/// Return one request of each kind, by its number.
 fn in_flight(cookie: u64) -> Option<RequestHeader> {
     let command = *Command::ALL.get(usize::try_from(cookie).ok()?)?;
     Some(RequestHeader { cookie, command, flags: 0, offset_bytes: 512, length_bytes: 1024 })

@@ -89,7 +89,7 @@ fn has_npm() -> bool {
         && version.is_ok_and(|text| major(&text).is_some_and(|major| major >= NODE))
 }
 
-/// One report of each kind on the bundled trace, that of a comparison first.
+/// Write one report of each kind on the bundled trace, that of a comparison first.
 fn reports(root: &Path, program: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let trace = root.join("testdata/pgbench/pgbench.csv.zst");
     let trace = trace.to_str().context("the project's folder is not UTF-8")?;

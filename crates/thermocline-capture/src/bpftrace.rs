@@ -295,7 +295,8 @@ mod tests {
     use super::super::{Source, convert_text};
     use super::*;
 
-    /// The paths of the files in a recording, and how many lines were not understood.
+    /// Check the paths of the files in a recording, and the number of lines that were not
+    /// understood.
     fn check(lines: &str, paths: &[&str], unknown: u64) {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("x.csv");

@@ -178,7 +178,7 @@ impl<'a> Relation<'a> {
         Some(text.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
     }
 
-    /// A number, or for a temporary relation `t`, the backend, `_`, and a number.
+    /// Return `true` for a number, or for a temporary relation `t`, the backend, `_`, and a number.
     fn is_name(name: &[u8]) -> bool {
         is_number(name)
             || name.strip_prefix(b"t").is_some_and(|rest| {

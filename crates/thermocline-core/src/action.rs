@@ -44,20 +44,20 @@ pub enum Action {
 
 /// Receiver of the moves of an access, in order: it keeps them or counts them.
 pub(crate) trait Sink {
-    /// The access is answered from `tier`; see [`Action::Serve`].
+    /// Answer the access from `tier`; see [`Action::Serve`].
     fn serve(&mut self, page: PageId, op: Op, found: Tier, tier: Tier);
 
-    /// A page is copied between tiers; see [`Action::Copy`].
+    /// Copy a page between tiers; see [`Action::Copy`].
     fn copy(&mut self, page: PageId, source: Tier, target: Tier);
 
-    /// The same if there is a need, which a processor cannot guess.
+    /// Copy a page if there is a need, which processors often mispredict.
     fn copy_if(&mut self, is_needed: bool, page: PageId, source: Tier, target: Tier) {
         if is_needed {
             self.copy(page, source, target);
         }
     }
 
-    /// The copy of a tier is given up; see [`Action::Drop`].
+    /// Drop the copy of a tier; see [`Action::Drop`].
     fn drop_copy(&mut self, page: PageId, tier: Tier);
 }
 

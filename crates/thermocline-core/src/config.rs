@@ -387,7 +387,7 @@ impl Values {
         self.real_or_auto(name).expect("a number without `auto` always has a value")
     }
 
-    /// The value of a parameter that the policy declares as a switch.
+    /// Return the value of a parameter that the policy declares as a switch.
     ///
     /// # Panics
     /// If the policy does not declare it.

@@ -18,7 +18,7 @@ pub struct HintLog {
 }
 
 impl HintLog {
-    /// No hints.
+    /// Create an empty log.
     pub const fn new() -> Self {
         Self { counts: BTreeMap::new() }
     }

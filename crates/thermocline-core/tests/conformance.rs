@@ -250,7 +250,8 @@ fn deep_entries() -> impl Iterator<Item = &'static PolicyEntry> {
     registry::entries().filter(|entry| entry.capabilities.depth == Depth::Tiers)
 }
 
-/// Two, three, five or eight cache tiers; the fastest holds a page at least, the others may not.
+/// Generate two, three, five or eight cache tiers; the fastest holds a page at least, the others
+/// may not.
 fn deep_sizes() -> impl Strategy<Value = Vec<u32>> {
     let lower = prop_oneof![Just(1_usize), Just(2), Just(4), Just(7)]
         .prop_flat_map(|tiers| prop::collection::vec(0_u32..6, tiers));
@@ -285,7 +286,7 @@ proptest! {
     }
 }
 
-/// Two or three clients, or sixteen, and which of them makes an access.
+/// Generate two or three clients, or sixteen, and the client of each access.
 fn clients() -> impl Strategy<Value = (Clients, Vec<u8>)> {
     prop_oneof![4 => 2_u8..4, 1 => Just(Clients::MAX)].prop_flat_map(|clients| {
         let turns = prop::collection::vec(0..clients, 1..40);

@@ -91,7 +91,7 @@ fn a_right_log_is_accepted_and_counted() {
     assert_eq!((ledger.held_pages(RAM), ledger.held_pages(FLASH)), (1, 1));
 }
 
-/// Two clients with first tiers of one page, over a shared tier of one page.
+/// Check two clients with first tiers of one page, over a shared tier of one page.
 fn two_clients(log: &[(Access, Vec<Action>)]) -> Result<Ledger, Violation> {
     let mut ledger = Ledger::of_clients(4, &[1, 1], Clients::new(2).unwrap());
     for (access, steps) in log {

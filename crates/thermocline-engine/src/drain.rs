@@ -388,7 +388,7 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
         checksum(row.page, row.version, self.frames.bytes(self.frame(window, at))) == row.checksum
     }
 
-    /// A window that was read is written; one that was written makes room.
+    /// Write a window that was read; a window that was written makes room.
     fn advance(&mut self, number: usize, kind: OperationKind) {
         let pages = &self.opened(number).pages;
         let mut runs = vec![];

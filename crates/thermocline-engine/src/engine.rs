@@ -105,7 +105,7 @@ impl<D: Driver> Engine<D> {
     }
 
     /// Hands operations to the driver and completions to the shard, until neither has more at this
-    /// time. Returns whether anything happened.
+    /// time. Returns `true` if anything happened.
     pub fn poll(&mut self) -> bool {
         let mut has_moved = false;
         loop {
@@ -121,7 +121,8 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// The same, but waits for a completion if operations are in flight and none is complete.
+    /// Work as `turn` does, but wait for a completion if operations are in flight and none is
+    /// complete.
     pub fn wait(&mut self) {
         if self.poll() {
             return;
@@ -131,7 +132,7 @@ impl<D: Driver> Engine<D> {
         self.poll();
     }
 
-    /// Waits until nothing is in flight or wanted.
+    /// Wait until nothing is in flight or wanted.
     pub fn wait_until_idle(&mut self) {
         while !self.shard.is_idle() {
             self.wait();

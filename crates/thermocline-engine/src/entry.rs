@@ -241,8 +241,8 @@ impl Entries {
         self.undurable_pages -= 1;
     }
 
-    /// Versions come in ascending order but for those that follow a write in flight, so the place is
-    /// near the end; or a device failed, and they are as old as any.
+    /// Link a version. Versions come in ascending order except those that follow a write in flight,
+    /// so the place is near the end; or a device failed, and they are as old as any.
     fn link(&mut self, id: EntryId, version: u64) {
         let is_oldest = self.oldest != NONE && self[EntryId(self.oldest)].undurable > version;
         let mut previous = if is_oldest { NONE } else { self.newest };

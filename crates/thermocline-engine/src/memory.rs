@@ -157,7 +157,7 @@ impl Pool {
         Some(frame)
     }
 
-    /// One user more.
+    /// Add a user.
     #[inline]
     pub(crate) fn retain(&mut self, frame: FrameId) -> FrameId {
         debug_assert_ne!(self.users[frame.0 as usize], 0, "only a used frame gains a user");
@@ -165,7 +165,7 @@ impl Pool {
         frame
     }
 
-    /// One user less; without users the frame is free.
+    /// Remove a user; without users the frame is free.
     #[inline]
     pub(crate) fn release(&mut self, frame: FrameId) {
         let users = &mut self.users[frame.0 as usize];

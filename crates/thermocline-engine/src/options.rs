@@ -233,8 +233,8 @@ impl Options {
         Ok(Share::all(map).map(of).collect())
     }
 
-    /// Slots that a flash of this setup has: those of the policy, as many as RAM has pages for what
-    /// flushes log, and some for what is on its way.
+    /// Return the number of slots that a flash of this setup has: those of the policy, as many as
+    /// RAM has pages for the pages that flushes log, and some for pages on their way.
     pub fn slots(&self) -> u32 {
         if self.flash_pages == 0 {
             return 0;

@@ -146,17 +146,17 @@ impl Outbox {
         self.writes_in_flight < most && !self.holds_writes
     }
 
-    /// The driver has one more write to the backing store, which is no run of pages.
+    /// Note that the driver has one more write to the backing store, which is not a run of pages.
     pub(crate) const fn write_started(&mut self) {
         self.writes_in_flight += 1;
     }
 
-    /// The driver has done with such a write.
+    /// Note that the driver has done with such a write.
     pub(crate) const fn write_ended(&mut self) {
         self.writes_in_flight -= 1;
     }
 
-    /// The driver has done with a run.
+    /// Note that the driver has done with a run.
     pub(crate) fn done(&mut self, run: &Run, now: Nanos) {
         match run[0].device {
             Device::Flash => {}

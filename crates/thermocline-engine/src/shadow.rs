@@ -231,7 +231,7 @@ impl Shadows {
         kept
     }
 
-    /// One page access of the engine.
+    /// Process one page access of the engine.
     #[inline]
     pub fn access(&mut self, page: u64, op: Op, now: Nanos) {
         self.accesses[op as usize] += 1;

@@ -172,7 +172,8 @@ impl Slots {
         u32::try_from(self.condemned.len()).expect("slots have 32-bit numbers")
     }
 
-    /// Slots that hold a page, and those among them that the disk may not have.
+    /// Return the number of slots that hold a page, and of those among them that the disk may not
+    /// have.
     pub(crate) fn live_and_dirty(&self) -> [u32; 2] {
         [self.live_slots, self.dirty_slots]
     }
@@ -205,7 +206,7 @@ impl Slots {
         (0..).map(SlotId).zip(self.table.iter().copied())
     }
 
-    /// Slots that hold a page, in order.
+    /// Return the slots that hold a page, in order.
     pub(crate) fn live(&self) -> impl Iterator<Item = SlotId> + '_ {
         self.iter().filter(|(_, slot)| slot.state() == SlotState::Live).map(|(id, _)| id)
     }
@@ -232,7 +233,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// The slot is about to hold a version of a page.
+    /// Note that the slot is about to hold a version of a page.
     fn use_for(&mut self, slot: SlotId, page: u64, checksum: u32, version: u64) {
         let (lower, upper) = split(page);
         self.table[slot.0 as usize] = Slot::new(lower, checksum, version, SlotState::Writing);
@@ -242,7 +243,7 @@ impl Slots {
         }
     }
 
-    /// The slot was written, and a record says so.
+    /// Note that the slot was written, and a record says so.
     pub(crate) fn set_live(&mut self, slot: SlotId, is_dirty: bool, is_visible: bool) {
         let state = &mut self.table[slot.0 as usize];
         assert_eq!(state.state(), SlotState::Writing, "a slot is written before it is live");
@@ -266,14 +267,14 @@ impl Slots {
         self.table[slot.0 as usize].set_visible(is_visible);
     }
 
-    /// The policy believes that flash holds all pages of live slots.
+    /// Note that the policy believes that flash holds all pages of live slots.
     pub(crate) fn show_all(&mut self) {
         for slot in self.table.iter_mut().filter(|slot| slot.state() == SlotState::Live) {
             slot.set_visible(true);
         }
     }
 
-    /// The disk has this version durably.
+    /// Note that the disk has this version durably.
     pub(crate) fn set_clean(&mut self, slot: SlotId) {
         let state = &mut self.table[slot.0 as usize];
         assert!(state.state() == SlotState::Live && state.is_dirty(), "a dirty slot is cleaned");
@@ -295,7 +296,7 @@ impl Slots {
         self.obsolete.push_back(Obsolete { slot, records });
     }
 
-    /// Slots that are free once their records are durable.
+    /// Return the number of slots that are free once their records are durable.
     pub(crate) fn obsolete_slots(&self) -> usize {
         self.obsolete.len()
     }
@@ -309,12 +310,12 @@ impl Slots {
         self.obsolete.pop_front().map(|obsolete| obsolete.slot)
     }
 
-    /// A read of the slot begins.
+    /// Begin a read of the slot.
     pub(crate) fn pin(&mut self, slot: SlotId) {
         *self.pinned.entry(slot).or_default() += 1;
     }
 
-    /// A read of the slot is over.
+    /// End a read of the slot.
     pub(crate) fn unpin(&mut self, slot: SlotId) {
         let users = self.pinned.get_mut(&slot).expect("a slot that was read is pinned");
         *users -= 1;
@@ -349,7 +350,8 @@ impl Slots {
         self.free_slots += 1;
     }
 
-    /// The flash failed: no slot is written again, and only these, which are live, are still read.
+    /// Note that the flash failed: no slot is written again, and only these, which are live, are
+    /// still read.
     pub(crate) fn forget_but(&mut self, kept: &[SlotId]) {
         let kept: BTreeSet<SlotId> = kept.iter().copied().collect();
         for (number, slot) in (0..).zip(&mut self.table) {

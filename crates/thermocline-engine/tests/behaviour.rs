@@ -35,7 +35,7 @@ fn ask(engine: &mut Engine<MemoryDriver>, request: Request, payload: &[u8]) -> V
     bytes
 }
 
-/// Two engines, one with a read that is answered.
+/// Create two engines, one with a read that is answered.
 fn read_of_another_engine() -> (Engine<MemoryDriver>, Reply) {
     let mut other = engine(options("lru"));
     other.submit(Request::read(1, 0, 4096), &[]).unwrap();

@@ -155,7 +155,7 @@ fn ask(engine: &mut Engine<Failing>, request: Request, payload: &[u8]) -> Vec<u8
     bytes
 }
 
-/// A flush whose sync fails, beside what fails or is kept already.
+/// Flush while the sync fails, besides the faults that are set already.
 fn fail_a_flush(engine: &mut Engine<Failing>) {
     engine.driver().fails = |device, kind| (device, kind) == (Device::Backing, OperationKind::Sync);
     ask(engine, Request::flush(1), &[]);

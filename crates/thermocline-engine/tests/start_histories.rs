@@ -214,7 +214,7 @@ impl World {
         if self.draw(2) == 0 { u64::MAX } else { self.draw(10) }
     }
 
-    /// A start, with everything where it belongs, is never refused.
+    /// Start with everything where it belongs, which is never refused.
     fn start(&mut self) {
         let steps = self.some_steps();
         let started = self.run(Intent::Serve, true, steps);

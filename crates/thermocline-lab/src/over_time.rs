@@ -170,7 +170,7 @@ pub(crate) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    /// Before the first access.
+    /// Create the state before the first access.
     pub(crate) fn new(
         trace: &CompiledTrace,
         warm_up_accesses: u64,
@@ -213,7 +213,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// All accesses before this place are counted.
+    /// Count all accesses before this place.
     #[inline]
     pub(crate) fn reach(&mut self, place: usize, policy: &dyn Policy) {
         if place == self.next_cut {

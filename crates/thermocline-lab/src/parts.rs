@@ -64,7 +64,7 @@ impl Parts {
 }
 
 impl Drop for Parts {
-    /// A run that ends without a result leaves no folder.
+    /// Removes the folder of a run that ends without a result.
     fn drop(&mut self) {
         let Some(lock) = self.lock.take() else { return };
         let is_lock = |entry: std::io::Result<fs::DirEntry>| {

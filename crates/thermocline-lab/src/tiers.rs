@@ -27,7 +27,7 @@ pub struct Cost {
 }
 
 impl Prices {
-    /// One price per tier, the disk last, per GiB.
+    /// Create one price per tier, the disk last, per GiB.
     ///
     /// # Errors
     /// [`LabError::BadPrice`] if one is negative or no number.

@@ -169,7 +169,7 @@ fn bundled_trace() -> CompiledTrace {
     CompiledTrace::compile(&mut reader, PageSize::new(8192).unwrap()).unwrap()
 }
 
-/// One line: the counts of a policy, and a hash of everything that it did.
+/// Return one line: the counts of a policy, and a hash of everything that it did.
 fn result(trace: &CompiledTrace, policy: &str) -> String {
     let catalogue = Catalogue::default();
     let tier = |name: &str, size: &str, device: &str| TierConfiguration {
@@ -228,7 +228,7 @@ fn mix(hash: u64, action: Action) -> u64 {
         .fold(hash, |hash, &part| fnv(hash, part))
 }
 
-/// One step of FNV-1a.
+/// Compute one step of FNV-1a.
 fn fnv(hash: u64, part: u64) -> u64 {
     (hash ^ part).wrapping_mul(0x0100_0000_01B3)
 }

@@ -74,7 +74,7 @@ fn ways() -> [KvSpec; 9] {
     ]
 }
 
-/// The rows of a table: hits of three tiers, tokens that hit, writes of three tiers.
+/// Check the rows of a table: hits of three tiers, tokens that hit, writes of three tiers.
 fn check(name: &str, expected: &[[u64; 7]; 9]) {
     let Some(trace) = mooncake(name) else { return };
     for (way, spec) in ways().iter().enumerate() {

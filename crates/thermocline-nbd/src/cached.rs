@@ -42,7 +42,8 @@ pub(crate) type Pieces<'a> = SmallVec<[&'a [u8]; 64]>;
 
 /// Receiver of the times that requests took.
 pub trait Meter: fmt::Debug + Send {
-    /// A request was answered; `found` is the slowest tier that one of its pages was found in.
+    /// Note that a request was answered; `found` is the slowest tier that one of its pages was
+    /// found in.
     fn answered(&mut self, kind: RequestKind, found: Option<Tier>, time: Duration);
 }
 
@@ -264,8 +265,8 @@ impl<D: Driver> Cached<D> {
         usize::try_from(number).ok().and_then(|number| self.pending.get_mut(number))
     }
 
-    /// Goes on with a trim or a zeroing of which the engine has done a part. Returns whether there is
-    /// something left of it.
+    /// Goes on with a trim or a zeroing of which the engine has done a part. Returns `true` if
+    /// there is something left of it.
     fn go_on(&mut self, number: u64) -> bool {
         let Some(pending) = self.pending_mut(number) else { return false };
         let Some(rest) = pending.rest.take() else { return false };
@@ -409,7 +410,7 @@ impl<D: Driver> Cached<D> {
     }
 }
 
-/// Adds to the last extent, or another one unless there are enough. Returns whether it did.
+/// Adds to the last extent, or another one unless there are enough. Returns `true` if it did.
 pub(crate) fn push_extent(
     found: &mut Vec<Extent>,
     length_bytes: u64,

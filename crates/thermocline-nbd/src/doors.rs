@@ -55,7 +55,7 @@ pub trait Door: Debug + Send {
     /// there is no request now, and the descriptor signals the next one.
     fn may_sleep(&mut self) -> bool;
 
-    /// No more requests are taken; those in flight are still answered.
+    /// Take no more requests; those in flight are still answered.
     fn close(&mut self);
 
     /// Return `true` if requests still come although it was closed, and must be answered before the
@@ -172,7 +172,7 @@ impl<S: Service> Doored<S> {
         }
     }
 
-    /// The service answered a piece of a door.
+    /// Note that the service answered a piece of a door.
     fn answered(&mut self, reply: &Reply) {
         let Tag(tag) = reply.tag;
         let place = usize::try_from((tag & !DOOR) >> 32).expect("31 bits");

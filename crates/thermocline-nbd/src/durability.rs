@@ -57,7 +57,7 @@ impl Durability {
         }
     }
 
-    /// A write is about to be answered.
+    /// Note that a write is about to be answered.
     pub fn wrote(&self) {
         let mut state = self.lock();
         state.answered += 1;

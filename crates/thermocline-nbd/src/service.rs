@@ -82,8 +82,8 @@ pub trait Service {
         take(&[&bytes]);
     }
 
-    /// The status of the extents from `offset_bytes` on, in one context: at least one, at most
-    /// `count_max`, each no longer than what is left of `length_bytes`. Before a client is told what is
+    /// Find the status of the extents from `offset_bytes` on, in one context: at least one, at most
+    /// `count_max`, each no longer than the rest of `length_bytes`. Before a client is told what is
     /// allocated, the range is submitted as a piece of its own; this is called right after
     /// [`Service::next_reply`] has said that the service found out.
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>);
@@ -109,7 +109,7 @@ pub trait Service {
         true
     }
 
-    /// The server does not wait any more.
+    /// Note that the server does not wait any more.
     fn has_woken(&mut self) {}
 
     /// Return `true` if it must be driven although its server ends, for others who use it. `has_clients`

@@ -41,7 +41,7 @@ impl<'a> Wire<'a> {
         Self { bytes: vec![], shown: 0, cuts: cuts.iter().copied().cycle() }
     }
 
-    /// Shows a little more. Returns whether there was more.
+    /// Shows a little more. Returns `true` if there was more.
     fn advance(&mut self) -> bool {
         let is_more = self.shown < self.bytes.len();
         self.shown = (self.shown + self.cuts.next().unwrap()).min(self.bytes.len());

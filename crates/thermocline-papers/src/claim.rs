@@ -87,7 +87,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Measured {
-    /// One number, which is right or not.
+    /// Measure one number, which is right or not.
     pub(crate) fn one(words: impl Into<String>, is_right: bool) -> Self {
         Self::points(words, usize::from(is_right), 1)
     }

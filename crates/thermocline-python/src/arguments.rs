@@ -432,7 +432,7 @@ impl<'py> Arguments<'py> {
         self.get(name)?.map(|value| text(name, &value)).transpose()
     }
 
-    /// One of some words.
+    /// Parse one of some words.
     fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> PyResult<Option<T>> {
         let Some(value) = self.get(name)? else { return Ok(None) };
         let found = value.extract::<String>().ok();
@@ -507,14 +507,14 @@ pub(crate) fn argument(
     }
 }
 
-/// One of the tiers of a plan, by its name.
+/// Find one of the tiers of a plan, by its name.
 fn plan_tier<'a, T>(place: &str, tier: &str, all: &'a mut [T; 3]) -> PyResult<&'a mut T> {
     let found = PLAN_TIERS.iter().zip(all).find(|(known, _)| **known == tier);
     let message = || format!("{place}: no tier `{tier}`; there are: {}", PLAN_TIERS.join(", "));
     found.map(|(_, one)| one).ok_or_else(|| configuration(message()))
 }
 
-/// One size or several; a whole number is pages.
+/// Parse one size or several; a whole number is pages.
 fn sizes(place: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<TierSize>> {
     let is_one = value.extract::<String>().is_ok() || value.is_instance_of::<PyBytes>();
     let several = if is_one { None } else { value.try_iter().ok() };

@@ -143,7 +143,7 @@ impl Policy for PythonPolicy {
     /// Replays begin empty.
     fn restore(&mut self, _survivors: &[Survivor], _out: &mut Actions) {}
 
-    /// The Ledger checks what it does; what it is, only Python knows.
+    /// Does nothing: the Ledger checks what the policy does; only Python knows its state.
     fn assert_invariants(&self) {}
 
     fn memory_bytes(&self) -> usize {

@@ -146,7 +146,7 @@ impl Counter {
         Self { cells: Cells::new(), waiting: Waiting::new((0, 0)) }
     }
 
-    /// One more access to the pages of a cell.
+    /// Count one more access to the pages of a cell.
     #[inline]
     pub(crate) fn count(&mut self, cell: usize) {
         prefetch(&self.cells.0, cell);

@@ -197,7 +197,7 @@ fn earliest<R: Requests>(streams: &[Stream<'_, R>]) -> Option<usize> {
     due.filter_map(|(client, stream)| Some((stream.due()?, client))).min().map(|(_, client)| client)
 }
 
-/// Without times, a trace cannot be merged with one that has some.
+/// Check that all traces have times or none has: others cannot be merged.
 fn check_times<R: Requests>(streams: &[Stream<'_, R>], clients: Clients) -> Result<(), TraceError> {
     let path = |is_timed: bool| {
         let stream = streams.iter().find(|stream| stream.is_timed == is_timed)?;

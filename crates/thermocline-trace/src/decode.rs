@@ -170,7 +170,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Before the record of this number, the first being 0.
+    /// Create the state before the record of this number, the first being 0.
     pub(crate) fn at_record(number: u64, objects: Objects) -> Self {
         Self { number, objects, ..Self::default() }
     }

@@ -31,7 +31,7 @@ macro_rules! formats {
             /// Every format, in the order in which they are listed.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// One line that says what it is.
+            /// Return a description in one line.
             pub const fn summary(self) -> &'static str {
                 match self {
                     $(Self::$variant => $summary,)*

@@ -47,7 +47,8 @@ impl Hash {
         self.word(text.len() as u64);
     }
 
-    /// Each step is a permutation of the state, so that equal states stem from equal texts or chance.
+    /// Hash a word. Each step is a permutation of the state, so that equal states stem from equal
+    /// texts or chance.
     #[inline]
     const fn word(&mut self, word: u64) {
         self.one = (self.one ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

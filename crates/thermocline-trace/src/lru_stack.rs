@@ -81,8 +81,8 @@ impl LruStack {
         self.hits.iter().map(sum).collect()
     }
 
-    /// One page is pushed out of every size that does not hold `page`, and of the one whose marker
-    /// is `page` itself.
+    /// Move the markers: one page is pushed out of every size that does not hold `page`, and of the
+    /// one whose marker is `page` itself.
     fn pass_markers(&mut self, page: u32, segment: usize) {
         for size in 0..segment {
             let pushed = self.markers[size];

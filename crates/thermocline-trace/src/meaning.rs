@@ -468,7 +468,7 @@ fn hexadecimal(text: &[u8]) -> Result<u64, Reason> {
     Ok(id)
 }
 
-/// Without the blanks around it, of which there mostly are none.
+/// Trim the blanks around a text, of which there mostly are none.
 #[inline]
 fn trimmed(text: &[u8]) -> &[u8] {
     match text {

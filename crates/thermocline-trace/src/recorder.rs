@@ -70,7 +70,7 @@ impl<W: Write> Recorder<W> {
         self.drain()
     }
 
-    /// Records that so many page accesses are missing here.
+    /// Record that `accesses` page accesses are missing here.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -158,7 +158,7 @@ impl ReuseDistance {
 }
 
 impl Marks {
-    /// No marks, for touches below `touches`.
+    /// Create a structure without marks, for touches below `touches`.
     fn new(touches: usize) -> Self {
         let blocks = touches.div_ceil(BLOCK_BITS as usize);
         let mut levels = vec![];
@@ -265,7 +265,7 @@ impl Marks {
     }
 }
 
-/// One in each sum of the words of a block behind this one.
+/// Return one in each sum of the words of a block after this one.
 #[inline]
 const fn later_than(word: usize) -> u64 {
     ONE_IN_EACH << (SUM_BITS * (word + 1))

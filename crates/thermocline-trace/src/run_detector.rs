@@ -1,10 +1,10 @@
 //! Detector of sequential runs of requests.
 //!
 //! A request continues a run if it begins where an earlier one of the same kind and volume ended, and
-//! that one is still known. So runs of several programs are told apart. There are two rules for what is
-//! known: the last [`STREAMS`] runs that grew, or the last [`LONG_STREAMS`] long ones and the last
-//! [`SHORT_STREAMS`] of the others. A log that is written between random accesses is one run by the second
-//! rule only.
+//! that one is still known. So it separates the runs of several programs. There are two rules for
+//! the known ends: the last [`STREAMS`] runs that grew, or the last [`LONG_STREAMS`] long ones and
+//! the last [`SHORT_STREAMS`] of the others. A log that is written between random accesses is one
+//! run by the second rule only.
 //!
 //! * Source: the first rule, and the mean of runs, are those of Linux's bcache; the second rule is Open
 //!   CAS's. Both by a description of their rules.

@@ -62,7 +62,7 @@ pub struct TableReader<S> {
 }
 
 impl RowBatch {
-    /// Rows with these columns.
+    /// Create rows with these columns.
     ///
     /// # Errors
     /// If the columns have not all as many values, or texts that lie outside of their bytes.

@@ -47,7 +47,7 @@ fn described(columns: &str) -> ReadOptions {
     ReadOptions { columns: Some(Arc::new(mapping)), ..ReadOptions::default() }
 }
 
-/// Requests, objects, bytes asked for, and the bytes of all objects at their first size.
+/// Return the requests, objects, bytes requested, and the bytes of all objects at their first size.
 fn figures(requests: &[Request]) -> (usize, usize, u64, u64) {
     let (mut sizes, mut bytes) = (HashMap::new(), 0);
     for request in requests {

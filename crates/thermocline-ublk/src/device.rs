@@ -132,7 +132,7 @@ impl Shared {
         self.keeps
     }
 
-    /// The shards end.
+    /// Note that the shards end.
     pub(crate) fn close(&self) {
         self.change(|progress| progress.is_closing = true);
     }
@@ -142,7 +142,7 @@ impl Shared {
         !self.keeps && self.lock().is_served
     }
 
-    /// A tag of a queue ended.
+    /// Note that a tag of a queue ended.
     pub(crate) fn ended(&self, reason: i32) {
         let mut progress = self.lock();
         if !progress.is_closing && progress.is_served {
@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// The device cannot be served: the server ends.
+    /// Fail: the device cannot be served, and the server ends.
     pub(crate) fn fail(&self, reason: String) {
         self.change(|progress| {
             progress.is_served = false;
@@ -486,7 +486,7 @@ impl UblkRun {
         self.durability.settle();
     }
 
-    /// Waits until the device is gone, or waits for the next server. The doors must be gone.
+    /// Wait until the device is gone, or waits for the next server. The doors must be gone.
     ///
     /// # Errors
     /// If the device could not be served, or does not go.

@@ -289,7 +289,8 @@ impl Talk {
         Ok(())
     }
 
-    /// Without this feature, rings are enabled from the beginning.
+    /// Return `true` if the monitor has the feature of the protocol; without it, rings are enabled
+    /// from the beginning.
     fn has_protocol(&self) -> bool {
         self.features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() != 0
     }

@@ -36,7 +36,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Returns whether the thread is still there.
+    /// Returns `true` if the thread is still there.
     pub(crate) fn send(&self, order: Order) -> bool {
         let is_there = self.orders.send(order).is_ok();
         // A full counter is readable as well.

@@ -166,7 +166,7 @@ impl Notes {
         heads
     }
 
-    /// A request was taken.
+    /// Note that a request was taken.
     pub(crate) fn begin(&mut self, head: u16) {
         let place = Self::place(head) + COUNTER;
         self.bytes().store(self.counter, place, Ordering::Release).expect("it lies within");
@@ -174,7 +174,7 @@ impl Notes {
         self.set(head, true);
     }
 
-    /// A request is about to be answered.
+    /// Note that a request is about to be answered.
     pub(crate) fn answering(&self, head: u16) {
         self.put_u16(Self::place(head) + NEXT, self.u16_at(LAST_BATCH));
         self.put_u16(LAST_BATCH, head);

@@ -45,7 +45,7 @@ pub(crate) fn write_report(path: &Path, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// One JSON value, for standard output.
+/// Format one JSON value, for standard output.
 pub(crate) fn json(value: &impl Serialize) -> Result<String> {
     let mut text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
     text.push('\n');

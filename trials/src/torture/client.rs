@@ -91,7 +91,7 @@ impl Client {
         self.stream.write_all(&output)
     }
 
-    /// Waits for the next answer to any request.
+    /// Wait for the next answer to any request.
     ///
     /// # Errors
     /// If the connection is lost, the server breaks the protocol, or nothing comes for a minute.

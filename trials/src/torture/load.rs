@@ -63,13 +63,13 @@ impl Knowledge {
         }
     }
 
-    /// A fault begins: requests that fail from now on are explained by it.
+    /// Note that a fault begins: requests that fail from now on are explained by it.
     pub(crate) fn open_window(&mut self) {
         let now = self.oracle.tick();
         self.windows.push(now..u64::MAX);
     }
 
-    /// The engine has recovered from the fault.
+    /// Note that the engine has recovered from the fault.
     pub(crate) fn close_window(&mut self) {
         let now = self.oracle.tick();
         for window in &mut self.windows {
@@ -163,7 +163,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits for clients whose server is gone.
+    /// Wait for clients whose server is gone.
     pub(crate) fn abandon(self) {
         self.is_over.store(true, Ordering::Release);
         for client in self.clients {

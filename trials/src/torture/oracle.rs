@@ -26,7 +26,7 @@ const ANY: Stamp = Stamp::MAX;
 /// The end of what is not over.
 const OPEN: u64 = u64::MAX;
 
-/// The bytes of a sector after a write.
+/// Write the bytes of a sector after a write.
 pub(crate) fn encode(sector: usize, stamp: Stamp, bytes: &mut [u8]) {
     if stamp == 0 {
         return bytes.fill(0);
@@ -195,7 +195,8 @@ impl Oracle {
         (Pending { sectors, sent }, payload)
     }
 
-    /// The request was answered: it was done, durably if so asked, or it failed; or it never will be.
+    /// Note that the request was answered: it was done, durably if so asked, or it failed; or it
+    /// never will be.
     pub(crate) fn answered(&mut self, pending: &Pending, is_done: bool, is_durable: bool) {
         let now = self.tick();
         let oldest_read = self.reads.first().copied().unwrap_or(now);
@@ -213,7 +214,7 @@ impl Oracle {
         }
     }
 
-    /// A flush that was sent at that time succeeded.
+    /// Note that a flush that was sent at that time succeeded.
     pub(crate) fn flushed(&mut self, sent: u64) {
         self.flushed = self.flushed.max(sent);
     }
@@ -225,7 +226,7 @@ impl Oracle {
         sent
     }
 
-    /// A read failed, or never will be answered.
+    /// Note that a read failed, or never will be answered.
     pub(crate) fn read_failed(&mut self, sent: u64) {
         self.reads.remove(&sent);
     }
@@ -261,7 +262,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// The process was killed or the power cut: what was not durable may be lost.
+    /// Note that the process was killed or the power cut: everything that was not durable may be
+    /// lost.
     pub(crate) fn crash(&mut self) {
         let now = self.tick();
         let flushed = self.flushed;
@@ -288,7 +290,7 @@ impl Oracle {
         }
     }
 
-    /// The server ended in order: all that was acknowledged is durable.
+    /// Note that the server ended in order: all that was acknowledged is durable.
     pub(crate) fn stop(&mut self) {
         let now = self.tick();
         self.flushed(now);

@@ -162,7 +162,7 @@ impl Torture {
         Ok(())
     }
 
-    /// Waits for answers; under a fault, not for long.
+    /// Wait for answers; under a fault, not for long.
     fn work(&self, requests: u64) {
         let goal = lock(&self.shared).requests + requests;
         let deadline = Instant::now() + LOAD_TIME_MAX;
@@ -269,7 +269,7 @@ impl Torture {
         Ok(())
     }
 
-    /// The pages that were lost have bytes again, of whatever age.
+    /// Note that the pages that were lost have bytes again, of whatever age.
     fn give_up_doubted(&self) {
         let knowledge = &mut *lock(&self.shared);
         for sector in std::mem::take(&mut knowledge.doubted) {

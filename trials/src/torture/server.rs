@@ -172,7 +172,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the server has ended by itself.
+    /// Wait until the server has ended by itself.
     ///
     /// # Errors
     /// If it does not end.

@@ -11,7 +11,7 @@ use super::links;
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// A name, and the page that has it under a heading of its own.
+    /// Add a name, and the page that has it under a heading of its own.
     pub(crate) fn add(&mut self, name: &str, page: &str) {
         self.0.insert(name.to_owned(), page.to_owned());
     }

@@ -99,7 +99,7 @@ impl Section {
 }
 
 impl Material<'_> {
-    /// One line each, and all figures.
+    /// Return one line each, and all figures.
     fn index(&self) -> String {
         let Section { name, title, introduction, .. } = self.section;
         let mut text = format!("# {title}\n\n{introduction}\n\n");
@@ -128,7 +128,7 @@ impl Material<'_> {
         text
     }
 
-    /// One page.
+    /// Return one page.
     fn page(&self, one: &Listed) -> Result<String> {
         let name = &one.name;
         let path = self.section.path(name);

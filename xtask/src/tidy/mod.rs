@@ -155,7 +155,7 @@ fn check_built_in(name: &str, text: &str, package: &str, fault: &mut impl FnMut(
     }
 }
 
-/// One title per document.
+/// Check that a document has one title.
 fn check_titles(text: &str, fault: &mut impl FnMut(String)) {
     let mut is_code = false;
     let mut titles = 0;
@@ -168,7 +168,7 @@ fn check_titles(text: &str, fault: &mut impl FnMut(String)) {
     }
 }
 
-/// Two versions of a paragraph, or the marks between them, are left when changes are merged.
+/// Check for two versions of a paragraph, or the marks between them, which merges may leave.
 fn check_repetition(text: &str, fault: &mut impl FnMut(String)) {
     let mut is_code = false;
     let mut first_lines = BTreeMap::new();
@@ -206,7 +206,8 @@ fn check_dependencies(name: &str, text: &str, fault: &mut impl FnMut(String)) {
     }
 }
 
-/// A member takes every dependency from the workspace's table. `fuzz` is a workspace of its own.
+/// Check that a member takes every dependency from the workspace's table. `fuzz` is a workspace of
+/// its own.
 fn check_versions(name: &str, text: &str, fault: &mut impl FnMut(String)) {
     if !name.ends_with("/Cargo.toml") || name.starts_with("fuzz/") {
         return;

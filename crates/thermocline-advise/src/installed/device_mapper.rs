@@ -79,7 +79,7 @@ impl<'a, 'b> Words<'a, 'b> {
         self.place.number(&format!("{}, {what}", self.device), word)
     }
 
-    /// Two numbers with a slash between them.
+    /// Parse two numbers with a slash between them.
     fn share(&mut self, what: &str) -> Result<(u64, u64), InstalledError> {
         let word = self.word(what)?;
         let part = format!("{}, {what}", self.device);

@@ -267,7 +267,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// A call that has not returned: nothing was done, or the process has ended.
+    /// Handle a call that has not returned: it had no effect, or the process has ended.
     fn without_result(&mut self, moment: Moment, kind: Kind) {
         if kind == Kind::Exit {
             self.task(moment.pid).has_ended = true;

@@ -131,7 +131,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
-    /// The path of a file that was asked for as `self.other_path`.
+    /// Note the path of a file that was opened as `self.other_path`.
     fn opened_path(&mut self, annotation: Option<Annotation<'_>>, path: &mut Vec<u8>) {
         path.clear();
         if let Some(annotation) = annotation {

@@ -108,7 +108,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// The thread `by` starts a program and takes over the number of its process.
+    /// Let the thread `by` take over the number of its process, because it starts a program.
     pub(super) fn supersede(&mut self, pid: u32, by: u32) {
         self.drop_half(pid);
         let Some(task) = self.tasks.remove(&by) else { return };
@@ -120,7 +120,7 @@ impl Tracer<'_> {
         self.tasks.insert(pid, task);
     }
 
-    /// A new program: it has descriptors of its own, without those that were to be closed.
+    /// Start a new program: it has its own descriptors, without those that were to be closed.
     pub(super) fn exec(&mut self, pid: u32, program: Option<&[u8]>) {
         self.collector.counts.execs += 1;
         let command = program.map(|name| self.collector.command(name));

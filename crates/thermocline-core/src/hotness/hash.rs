@@ -24,8 +24,8 @@ impl PageHash {
         Self(rapidhash_v3_nano_inline::<true, false>(&page.0.to_le_bytes(), &SECRETS))
     }
 
-    /// Another hash of a page, which takes a fraction of the time: for what hashes several pages per
-    /// reference.
+    /// Compute another hash of a page, in a fraction of the time: for structures that hash several
+    /// pages per reference.
     #[inline]
     pub const fn quick(page: PageId) -> Self {
         Self(mixed((page.0 as u64).wrapping_add(1).wrapping_mul(STEP)))

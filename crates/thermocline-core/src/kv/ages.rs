@@ -47,7 +47,7 @@ impl Ages {
         self.last_uses[place * self.pages + page.index()]
     }
 
-    /// A copy was made or used, `at` being its last use so far.
+    /// Note that a copy was made or used; `at` is its last use so far.
     pub(super) fn set(&mut self, place: usize, page: PageId, at: Nanos) {
         let copy = place * self.pages + page.index();
         self.last_uses[copy] = at;

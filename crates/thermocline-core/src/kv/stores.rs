@@ -21,7 +21,7 @@ pub trait Store: Debug {
     /// Takes a block out for good.
     fn forget(&mut self, page: PageId);
 
-    /// A use of a block, which enters if it is not there. Returns `false` if the store refuses it.
+    /// Use a block, which enters if it is not there. Returns `false` if the store refuses it.
     fn put(&mut self, page: PageId) -> bool;
 
     /// Takes out a block that must leave since the last [`put`](Self::put); call it until there is none.

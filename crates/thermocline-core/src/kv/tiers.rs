@@ -69,7 +69,7 @@ impl Sink for Discard {
 }
 
 impl KvTiers<LruStore> {
-    /// Empty tiers, each with an order of recency. Blocks have ids below `pages`.
+    /// Create empty tiers, each with an order of recency. Blocks have ids below `pages`.
     ///
     /// # Panics
     /// If the settings contradict each other.
@@ -85,7 +85,7 @@ impl KvTiers<LruStore> {
 }
 
 impl KvTiers<AlgorithmStore> {
-    /// Empty tiers, each with the same replacement algorithm.
+    /// Create empty tiers, each with the same replacement algorithm.
     ///
     /// # Panics
     /// If the settings contradict each other.
@@ -264,7 +264,7 @@ impl<S: Store> KvTiers<S> {
         block.held &= !places;
     }
 
-    /// The places that a block was taken out of, and that did not get it back, have it no more.
+    /// Drop the copies of the places that a block was taken out of and that did not get it back.
     fn give_up_taken(&mut self, page: PageId, out: &mut impl Sink) {
         for place in bits(mem::take(&mut self.blocks[page.index()].taken)) {
             out.drop_copy(page, numbered(place));
@@ -325,7 +325,7 @@ impl<S: Store> KvTiers<S> {
         true
     }
 
-    /// A tier gave a block up: it moves down, if that is how the tiers work.
+    /// Handle a block that left a tier: it moves down, if that is how the tiers work.
     fn leave(&mut self, engine: u8, tier: usize, page: PageId, out: &mut impl Sink) {
         let place = self.places.place(engine, tier);
         if self.settings.mode != Mode::Through {

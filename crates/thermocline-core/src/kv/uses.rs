@@ -43,7 +43,7 @@ impl Uses {
         self.counts[page.index()]
     }
 
-    /// A place gave a block up.
+    /// Note that a place gave a block up.
     pub(super) fn note_departure(&mut self, page: PageId) {
         self.leaving.push(page);
     }

@@ -71,7 +71,7 @@ pub(super) struct Growth<'a, const F: usize> {
 }
 
 impl<'a, const F: usize> Growth<'a, F> {
-    /// Before the first tree, of at least one sample.
+    /// Create the state before the first tree, of at least one sample.
     pub(super) fn new(samples: &'a Samples<F>, settings: &'a Settings) -> Self {
         let labels = samples.labels();
         let count = u32::try_from(labels.len()).expect("samples are counted with 32 bits");

@@ -15,7 +15,7 @@ impl<const F: usize> Samples<F> {
     /// The greatest label: the greatest [logarithm](super::log).
     pub const LABEL_MAX: u32 = super::log(u32::MAX);
 
-    /// No samples.
+    /// Create an empty set of samples.
     pub const fn new() -> Self {
         Self { rows: Vec::new(), labels: Vec::new() }
     }

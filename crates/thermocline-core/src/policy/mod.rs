@@ -36,10 +36,10 @@ pub struct Survivor {
 /// make, in order; the driver clears `out` between calls. Capacities hold after the last action of
 /// a call, in between a tier may hold a few pages more.
 pub trait Policy: Debug {
-    /// One page reference. The actions contain exactly one [`Serve`](crate::Action::Serve).
+    /// Process one page reference. The actions contain exactly one [`Serve`](crate::Action::Serve).
     fn access(&mut self, access: Access, out: &mut Actions);
 
-    /// One page reference, after which `actions` holds its actions and no others.
+    /// Process one page reference, after which `actions` holds its actions and no others.
     fn step<'a>(&mut self, access: Access, actions: &'a mut Actions) -> &'a [Action] {
         actions.clear();
         self.access(access, actions);
@@ -113,7 +113,7 @@ pub trait Policy: Debug {
     }
 }
 
-/// The loop of [`Policy::access_all`].
+/// Run the loop of [`Policy::access_all`].
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "replays spend their time here")]
 fn for_each<P: Policy + ?Sized>(

@@ -14,7 +14,7 @@ pub(super) const ABSENT: u32 = u32::MAX;
 
 /// Places by pages. The queue knows the page of each place, and says so when it is asked by `page_of`.
 pub trait Places: Clone + Debug + Send {
-    /// Without pages, for a queue of at most `capacity` of them.
+    /// Create an empty directory, for a queue of at most `capacity` pages.
     fn new(ids: Ids, capacity: usize) -> Self;
 
     /// Return the place of a page, or `u32::MAX`.
@@ -159,7 +159,7 @@ impl Directory {
         self.table.get(page as usize).copied().unwrap_or(ABSENT)
     }
 
-    /// The pages that are there, all of them, have these places now.
+    /// Set the places of all pages that are there.
     pub fn refill(&mut self, places: impl Iterator<Item = (u32, u32)>) {
         match &mut self.index {
             None => places.for_each(|(page, place)| self.table[page as usize] = place),

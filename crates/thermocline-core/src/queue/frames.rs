@@ -23,7 +23,7 @@ pub struct Frames<P = Directory> {
 }
 
 impl<P: Places> Frames<P> {
-    /// Empty frames: `frames` of them, but no more than there are pages, and at least one.
+    /// Create empty frames: `frames` of them, but no more than there are pages, and at least one.
     pub fn new(ids: Ids, frames: u32) -> Self {
         let frames = frames.min(ids.pages).max(1) as usize;
         Self { frame_of: P::new(ids, frames), pages: vec![NONE; frames] }

@@ -56,7 +56,7 @@ struct Names {
 }
 
 impl LastButOne {
-    /// No slot of those below `slots`.
+    /// Create an empty order of slots below `slots`.
     ///
     /// # Panics
     /// If they are so many that half of them cannot have two names.

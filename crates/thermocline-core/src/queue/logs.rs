@@ -82,7 +82,7 @@ struct Ring {
 }
 
 impl<const QUEUES: usize> Logs<QUEUES> {
-    /// Empty queues: each with the pages that it holds at most, and its use. Together they hold at
+    /// Create empty queues: each with the maximum of its pages, and its use. Together they hold at
     /// most `capacity` pages.
     ///
     /// # Panics
@@ -472,8 +472,9 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         if self.positions.is_sparse() {
             self.unindex(queue, coming);
         }
-        // Whether an entry is blank cannot be predicted, so there is no branch on it: a blank entry is
-        // moved too, and the next one overwrites it. The ring is full: its oldest entry is its end, too.
+        // Processors cannot predict which entries are blank, so no branch depends on it: a blank
+        // entry is moved too, and the next one overwrites it. The ring is full: its oldest entry is
+        // its end, too.
         let mut target = ring.oldest;
         for entries in [ring.oldest..ring.end, ring.begin..ring.oldest] {
             for source in entries {

@@ -46,7 +46,7 @@ impl PageSet {
     }
 
     /// Insert a page into the set if `is_inserted`, without a branch, which processors often
-    /// mispredict. There is no branch on that: often no processor can guess.
+    /// mispredict.
     #[inline]
     pub fn insert_if(&mut self, page: PageId, is_inserted: bool) {
         match self.words.get_mut(page.index() / 64) {

@@ -434,8 +434,8 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// Move the pages of some entries to `target` and the following entries, and return the end of
     /// those.
     ///
-    /// Whether an entry is blank cannot be predicted, so there is no branch on it: a blank entry is
-    /// moved too, and the next one overwrites it.
+    /// Processors cannot predict which entries are blank, so no branch depends on it: a blank entry
+    /// is moved too, and the next one overwrites it.
     fn squeeze_range(&mut self, entries: Range<usize>, mut target: usize) -> usize {
         for entry in entries {
             let state = self.states[entry];

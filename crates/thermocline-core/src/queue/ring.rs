@@ -49,13 +49,13 @@ impl<T: Default> Ring<T> {
         }
     }
 
-    /// Slots, the holes among them.
+    /// Return the number of slots, holes included.
     #[inline]
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Slots that hold a page.
+    /// Return the number of slots that hold a page.
     #[inline]
     pub fn len(&self) -> u32 {
         self.held

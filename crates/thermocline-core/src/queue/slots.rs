@@ -31,7 +31,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots for at most `capacity` of the page ids at a time.
+    /// Create slots for at most `capacity` of the page ids at a time.
     pub fn new(ids: Ids, capacity: u32) -> Self {
         Self {
             numbers: Directory::new(ids, capacity as usize),
@@ -97,7 +97,7 @@ impl Slots {
         page
     }
 
-    /// Slots that are taken.
+    /// Return the number of slots that are taken.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len

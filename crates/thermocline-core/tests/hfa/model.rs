@@ -489,7 +489,8 @@ impl Hfa {
         }
     }
 
-    /// A page left a level for none: if it is in no other one, its moves are known for a while yet.
+    /// Note that a page left a level for none: if it is in no other one, its moves are known for a
+    /// while yet.
     fn leave_caches(&mut self, page: u32) {
         let is_cached = (0..self.levels.len()).any(|level| self.holds(level, page));
         if is_cached || !self.moves.contains_key(&page) {
@@ -502,7 +503,7 @@ impl Hfa {
         }
     }
 
-    /// A hint: `way` 0 is a promotion, 1 a demotion. The frequency carried is returned.
+    /// Note a hint: `way` 0 is a promotion, 1 a demotion. The frequency carried is returned.
     fn leave(&mut self, level: usize, page: u32, way: usize) -> f64 {
         self.levels[level].remove(page);
         let moves = self.moves.entry(page).or_default();

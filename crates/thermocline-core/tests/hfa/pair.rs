@@ -144,7 +144,8 @@ impl Pair {
         assert_eq!(hits, self.model.hits, "policy, model\n{}", place());
     }
 
-    /// Each tier holds the same pages, queues and tables are as large, and the policy is sound.
+    /// Assert that each tier holds the same pages, queues and tables are as large, and the policy
+    /// is sound.
     #[track_caller]
     pub(crate) fn assert_same_contents(&self) {
         for (level, tier) in (0..).map(Tier).take(self.capacities.len()).enumerate() {

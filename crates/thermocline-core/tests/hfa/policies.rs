@@ -29,7 +29,7 @@ fn capacities() -> impl Strategy<Value = Vec<u32>> {
         .prop_flat_map(|tiers| prop::collection::vec(1_u32..7, tiers))
 }
 
-/// One to three clients, and who makes an access.
+/// Generate one to three clients, and the client of each access.
 fn clients() -> impl Strategy<Value = (Clients, Vec<u8>)> {
     (1_u8..4).prop_flat_map(|clients| {
         let turns = prop::collection::vec(0..clients, 1..40);

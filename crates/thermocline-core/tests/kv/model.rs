@@ -238,7 +238,7 @@ impl Model {
         self.lists.iter().flatten().flatten().map(|(page, _)| *page).collect()
     }
 
-    /// Blocks that left become ghosts; blocks that came back are none any more.
+    /// Turn blocks that left into ghosts, and ghosts that came back into blocks.
     fn settle(&mut self, mut before: BTreeSet<PageId>, chain: &[PageId]) {
         let held = self.everything();
         before.extend(chain);

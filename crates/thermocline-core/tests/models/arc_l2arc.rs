@@ -109,7 +109,7 @@ impl ArcL2arc {
         self.evict(victim);
     }
 
-    /// The paper's four cases.
+    /// Process a reference by the paper's four cases.
     fn refer(&mut self, page: u32) {
         let home = self.lists.iter().position(|list| list.contains(&page));
         let ghosts = [self.len(B1) as f64, self.len(B2) as f64];
@@ -183,7 +183,7 @@ impl ArcL2arc {
 }
 
 impl ArcL2arc {
-    /// The feed of 2026.
+    /// Run the feed of 2026.
     fn feed_swept(&mut self, mut swept: Swept) {
         let (slots, feed) = (self.slots.len(), self.feed.as_ref().expect("it is fed"));
         let is_cold = feed.warm_up && !self.has_evicted;

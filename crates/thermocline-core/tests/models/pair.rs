@@ -79,7 +79,8 @@ impl Pair {
         assert_eq!(self.counts(), self.model.counts(), "policy, model\n{}", self.story());
     }
 
-    /// Both tiers hold the same pages in the Ledger and in the model, and the policy is sound.
+    /// Assert that both tiers hold the same pages in the Ledger and in the model, and the policy is
+    /// sound.
     #[track_caller]
     pub(crate) fn assert_same_contents(&self) {
         for tier in [Tier::RAM, Tier::FLASH] {

@@ -24,7 +24,7 @@ pub(crate) struct Outcome {
 /// A specification that can be stepped.
 pub(crate) trait Model {
     fn read(&mut self, client: usize, page: u32) -> Outcome;
-    /// Another client writes the page.
+    /// Forget the page, which another client writes.
     fn forget(&mut self, client: usize, page: u32);
     /// Return the pages of each tier, in any order.
     fn held(&self) -> Vec<Vec<u32>>;

@@ -69,7 +69,7 @@ fn accesses() -> impl Strategy<Value = Vec<Access>> {
     prop::collection::vec((0..PAGES).prop_map(Access::read), 0..150)
 }
 
-/// One to four clients, who may write: how many, and what they do.
+/// Generate the accesses of one to four clients, who may write.
 pub(crate) fn shared_accesses() -> impl Strategy<Value = (Clients, Vec<Access>)> {
     (1_u8..5).prop_flat_map(|clients| {
         let access = (0..PAGES, 0..clients, 0_u8..5).prop_map(|(page, client, kind)| {

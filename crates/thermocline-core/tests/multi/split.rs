@@ -66,7 +66,8 @@ impl Hosts {
         }
     }
 
-    /// A client is done with its access before the server hears of it. Where it was found, and served.
+    /// Run an access; the client is done with it before the server hears of it. Where it was found,
+    /// and served.
     fn access(&mut self, access: Access) -> Outcome {
         let Access { page, op, client } = access;
         let mut outbox = Outbox { client, queue: &mut self.queue, is_served: false };

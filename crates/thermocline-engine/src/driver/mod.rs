@@ -41,7 +41,7 @@ pub trait Driver {
     /// Starts what was taken, and appends to `done` what is complete, without waiting.
     fn poll(&mut self, done: &mut Vec<Completion>);
 
-    /// The same, but waits for one completion at least if operations are in flight.
+    /// Poll, and wait for one completion at least if operations are in flight.
     fn wait(&mut self, done: &mut Vec<Completion>);
 
     /// Return a descriptor that is readable when completions are there, for those who wait for
@@ -50,9 +50,9 @@ pub trait Driver {
         None
     }
 
-    /// Asks which parts of a range of the backing store, in bytes, are holes. Returns whether that can be
-    /// told; then [`next_allocation`](Self::next_allocation) gives the answer, with the same tag, when
-    /// it is there.
+    /// Asks which parts of a range of the backing store, in bytes, are holes. Returns `true` if
+    /// that can be told; then [`next_allocation`](Self::next_allocation) gives the answer, with the
+    /// same tag, when it is there.
     #[expect(unused_variables, reason = "a driver that cannot tell looks at nothing")]
     fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
         false

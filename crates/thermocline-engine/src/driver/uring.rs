@@ -197,8 +197,8 @@ impl UringDriver {
         self.submitted.push_back(number);
     }
 
-    /// Hands the submission queue to the kernel and waits for that many completions. Returns whether the
-    /// kernel did that; if it did not, what it refused stays in the queue.
+    /// Hands the submission queue to the kernel and waits for that many completions. Returns `true`
+    /// if the kernel did that; if it did not, what it refused stays in the queue.
     fn enter(&mut self, wanted: usize) -> bool {
         loop {
             let entered = (self.submit)(&self.ring, wanted);
@@ -242,7 +242,7 @@ impl UringDriver {
         }
     }
 
-    /// Waits for a completion, or a moment.
+    /// Wait for a completion, or a moment.
     fn pause(&self) {
         let mut events = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
         // A signal is one more reason to look.
@@ -413,7 +413,7 @@ impl Driver for UringDriver {
 }
 
 impl Drop for UringDriver {
-    /// The kernel must be done with the frames before they may go.
+    /// Waits until the kernel is done with the frames, before they may go.
     fn drop(&mut self) {
         let mut done = vec![];
         self.waiting.clear();

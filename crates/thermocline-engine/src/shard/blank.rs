@@ -405,7 +405,7 @@ impl Shard {
         }
     }
 
-    /// A range for the disk, which the request waits for.
+    /// Want a range on the disk, for which the request waits.
     fn want_blank(&mut self, pages: Range<u64>, kind: OperationKind, building: &mut Building) {
         building.waiting += 1;
         let (before, version) = (self.next_version(), self.next_version());

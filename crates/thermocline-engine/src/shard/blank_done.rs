@@ -12,7 +12,7 @@ use crate::operation::{Device, DeviceError, OperationKind};
 use crate::request::RequestError;
 
 impl Shard {
-    /// The disk has done with ranges.
+    /// Note that the disk has done with ranges.
     pub(super) fn blanks_done(&mut self, run: BlankRun, result: Result<(), DeviceError>) {
         self.outbox.write_ended();
         if result.is_err() && run.starts.len() > 1 {
@@ -91,8 +91,8 @@ impl Shard {
         State::Written(sync)
     }
 
-    /// The disk has the range, and a sync that failed meanwhile may have dropped it: it is written again,
-    /// and the request waits for that.
+    /// Write a range again that a sync that failed meanwhile may have dropped; the request waits
+    /// for that.
     fn blank_doubtful(&mut self, start: u64) {
         let (blank, rests) = self.take_blank(start);
         let rests = self.cut_for_zeroes(rests);
@@ -148,8 +148,8 @@ impl Shard {
         self.put_blanks(pages, &Blank { kind, state, request, is_doubtful: true, ..like.clone() });
     }
 
-    /// A sync of the disk succeeded, or failed: what it covers is durable, or what was written since the
-    /// last good one is not.
+    /// Note that a sync of the disk succeeded, or failed: the ranges that it covers are durable, or
+    /// all since the last good one are not.
     pub(super) fn blanks_synced(&mut self, is_good: bool) {
         let covers = |state: State| match state {
             State::Written(sync) => !is_good || sync <= self.disk_syncs.done(),

@@ -25,7 +25,7 @@ impl FlashBudget {
         Self { bytes_per_day, left_bytes, reckoned_at: now, written_bytes }
     }
 
-    /// Another rate from now on: what was earned and spent before counts.
+    /// Set another rate from now on: amounts earned and spent before still count.
     pub(super) fn set_rate(&mut self, gib_per_day: f64, now: Nanos, written_bytes: u64) {
         self.reckon(now, written_bytes);
         self.bytes_per_day = gib_per_day * (1_u64 << 30) as f64;

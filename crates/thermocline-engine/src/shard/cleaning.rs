@@ -28,7 +28,7 @@ impl Cleaner {
         self.next_slot = 0;
     }
 
-    /// A request has come.
+    /// Note that a request has come.
     pub(super) const fn asked(&mut self, now: Nanos) {
         self.asked_at = now;
     }
@@ -88,7 +88,7 @@ impl Shard {
         self.pool.free_frames() > self.requests.claimed_frames()
     }
 
-    /// The backing store refused the page: it is tried again later.
+    /// Let a page rest that the backing store refused: it is tried again later.
     pub(super) fn rest_backing(&mut self, page: u64) {
         self.write_backs.rest(page, self.now);
     }
@@ -111,7 +111,7 @@ impl Shard {
         }
     }
 
-    /// A page that rested goes to disk.
+    /// Send a page that rested to disk.
     fn try_again(&mut self, page: u64) {
         if let Some(id) = self.entry(page)
             && self.entries[id].frame.is_some()
@@ -192,7 +192,7 @@ impl Shard {
         Some(Nanos(self.cleaner.asked_at.0.saturating_add(after.0)))
     }
 
-    /// Slots that may be dirty now: none while nobody asks for anything.
+    /// Return the number of slots that may be dirty now: 0 while nobody asks for anything.
     fn dirty_slots_target(&self) -> f64 {
         if self.idle_from().is_some_and(|from| self.now >= from) {
             return 0.0;

@@ -19,12 +19,12 @@ impl Shard {
         self.journal.next_sequence()
     }
 
-    /// A commit is needed for something else than a flush.
+    /// Want a commit for something else than a flush.
     pub(super) const fn want_commit(&mut self) {
         self.is_stirred |= self.journal.want_commit();
     }
 
-    /// Slots are needed: they become free by commits, and by syncs of the disk before.
+    /// Want free slots: they come from commits, and from syncs of the disk before.
     pub(super) fn want_free_slots(&mut self) {
         if self.slots.obsolete_slots() > 0 {
             self.want_commit();
@@ -53,7 +53,7 @@ impl Shard {
         }
     }
 
-    /// The page of such a record is in its slot.
+    /// Note that the page of such a record is in its slot.
     pub(super) fn early_record_done(&mut self, record: NonZeroU64) {
         self.journal.early_done(record);
         if self.journal.has_written() {
@@ -61,7 +61,7 @@ impl Shard {
         }
     }
 
-    /// The page of an early record cannot be written to its slot.
+    /// Take back an early record whose page cannot be written to its slot.
     pub(super) fn take_back(&mut self, record: NonZeroU64, slot: SlotId, former: Option<SlotId>) {
         self.journal.take_back(&self.slots, record, slot, former);
         self.want_commit();
@@ -149,7 +149,7 @@ impl Shard {
         }
     }
 
-    /// Syncs the flash for the blocks that are written, if that can be.
+    /// Sync the flash for the blocks that are written, if that can be.
     fn start_flash_sync(&mut self) {
         if self.journal.start_sync() {
             self.counters.flash.syncs += 1;
@@ -174,7 +174,7 @@ impl Shard {
         self.journal.make_room();
     }
 
-    /// Slots whose obsolescence is durable become free, and their pages may go to disk (rules 4 and 5).
+    /// Free slots whose obsolescence is durable; their pages may go to disk (rules 4 and 5).
     fn reuse_slots(&mut self) {
         while let Some(slot) = self.slots.next_reusable(self.journal.durable()) {
             let was_clean = !self.slots.slot(slot).is_dirty();
@@ -188,7 +188,7 @@ impl Shard {
         }
     }
 
-    /// The flash is gone: nothing of the journal matters any more.
+    /// Forget the journal, because the flash is gone.
     pub(super) fn forget_journal(&mut self) {
         self.journal.forget();
         self.waiters.restart();

@@ -128,7 +128,7 @@ impl Shard {
         self.fetch_failed(key, RequestError::Io);
     }
 
-    /// The slot's bytes are gone: the disk may have them; if not, they are lost.
+    /// Handle a slot whose bytes are gone: the disk may have them; if not, they are lost.
     fn slot_unreadable(&mut self, key: usize, slot: SlotId) {
         let Fetch { page, version, is_current, .. } = self.fetches[key];
         let Some(id) = self.entry(page).filter(|_| is_current) else {
@@ -179,7 +179,8 @@ impl Shard {
         }
     }
 
-    /// After a failed fetch: nothing is started again, or a broken device would be kept busy.
+    /// Let go after a failed fetch: nothing is started again, or a broken device would be kept
+    /// busy.
     fn let_go_failed(&mut self, id: EntryId) {
         let entry = &self.entries[id];
         let (page, is_dirty) = (entry.page, entry.disk_written != entry.newest);
@@ -236,7 +237,8 @@ impl Shard {
         current
     }
 
-    /// A part of the page was replaced; if it was replaced as a whole since, that changes nothing.
+    /// Note that a part of the page was replaced; if it was replaced as a whole since, that changes
+    /// nothing.
     fn patched(
         &mut self,
         id: Option<EntryId>,
@@ -274,7 +276,7 @@ impl Shard {
         self.page_written(page, transfer.kind, transfer.is_doubtful, result);
     }
 
-    /// The write of a page to disk is over; it may have been one of a range.
+    /// End the write of a page to disk; it may have been one of a range.
     pub(super) fn page_written(
         &mut self,
         page: u64,
@@ -324,7 +326,7 @@ impl Shard {
                 || entry.slot_write.is_some())
     }
 
-    /// A version is in a recorded slot or on disk: a flush need not write it.
+    /// Note that a version is in a recorded slot or on disk: a flush need not write it.
     pub(super) fn written(&mut self, id: EntryId, capture: Capture) {
         let undurable = self.entries[id].undurable;
         if undurable != 0 && undurable <= capture.version {
@@ -333,7 +335,7 @@ impl Shard {
         self.relog(id);
     }
 
-    /// A request waits for a version to be on disk.
+    /// Let a request wait for a version to be on disk.
     pub(super) fn wait_for_disk(&mut self, page: u64, version: u64, request: usize) {
         self.waiters.push_for_disk(request, page, version);
         self.write_backs.await_page(page);
@@ -346,7 +348,8 @@ impl Shard {
         }
     }
 
-    /// The page stays dirty. It is tried again later, from flash if that has it.
+    /// Keep the page dirty after a failed write to disk. It is tried again later, from flash if
+    /// that has it.
     fn disk_write_failed(&mut self, id: EntryId) {
         let page = self.entries[id].page;
         self.rest_backing(page);

@@ -30,22 +30,22 @@ pub(super) struct DiskSyncs {
 }
 
 impl DiskSyncs {
-    /// The disk has a version.
+    /// Note that the disk has a version.
     pub(super) fn note(&mut self, page: u64, version: u64) {
         self.unsynced.push((page, version));
     }
 
-    /// The disk has a version that the sync under way covers.
+    /// Note that the disk has a version that the sync under way covers.
     pub(super) fn note_syncing(&mut self, page: u64, version: u64) {
         self.syncing.push((page, version));
     }
 
-    /// Versions that wait for the next sync.
+    /// Return the versions that wait for the next sync.
     pub(super) fn unsynced(&self) -> &[Written] {
         &self.unsynced
     }
 
-    /// Versions that the sync under way covers.
+    /// Return the versions that the sync under way covers.
     pub(super) fn syncing(&self) -> &[Written] {
         &self.syncing
     }
@@ -80,12 +80,12 @@ impl DiskSyncs {
         self.done
     }
 
-    /// A sync is wanted now.
+    /// Want a sync now.
     pub(super) const fn want(&mut self) {
         self.is_wanted = true;
     }
 
-    /// A sync is wanted, unless one has failed just now. Returns whether nobody wanted one before.
+    /// Want a sync, unless one has failed just now. Returns `true` if nobody wanted one before.
     pub(super) fn want_if_rested(&mut self, now: Nanos) -> bool {
         let is_new = !self.is_wanted && !self.is_resting(now);
         self.is_wanted |= is_new;
@@ -102,12 +102,13 @@ impl DiskSyncs {
         self.retry_at
     }
 
-    /// Syncs rest no longer.
+    /// End the rest of syncs.
     pub(super) const fn end_rest(&mut self) {
         self.retry_at = None;
     }
 
-    /// Begins the next sync if one is wanted and none is under way. Returns whether the disk is to be synced.
+    /// Begins the next sync if one is wanted and none is under way. Returns `true` if the disk is
+    /// to be synced.
     pub(super) const fn start(&mut self) -> bool {
         if !self.is_wanted || self.is_syncing {
             return false;

@@ -220,14 +220,14 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// A flash failed: the note of the new one must not allow for a start before the disk has what this
-    /// one had durably.
+    /// Owe the versions of a flash that failed: the note of the new one must not allow for a start
+    /// before the disk has what this one had durably.
     pub(super) fn owe_versions(&mut self) {
         let owed = Owed { version: self.version, syncs: None, retry_at: self.now };
         self.flash = FlashUse::Released(Some(owed));
     }
 
-    /// A sync of the disk failed: what was written before counts as not written.
+    /// Count everything written before a failed sync of the disk as not written.
     pub(super) const fn owe_again(&mut self) {
         if let FlashUse::Released(Some(owed)) = &mut self.flash {
             owed.syncs = None;

@@ -81,8 +81,8 @@ impl Shard {
         self.flash_failed();
     }
 
-    /// The flash can no longer be trusted with anything. Pages that RAM or disk has are served from
-    /// there; what only flash has is read from it while it can be, and goes to disk before anything else
+    /// Stop trusting the flash with anything. Pages that RAM or disk has are served from there;
+    /// what only flash has is read from it while it can be, and goes to disk before anything else
     /// is called durable. What cannot be read is lost.
     pub(super) fn flash_failed(&mut self) {
         if !self.flash.works() {
@@ -96,7 +96,7 @@ impl Shard {
         self.owe_versions();
     }
 
-    /// The flash is not used any more, but to read what only it has.
+    /// Stop using the flash, except to read pages that only it has.
     pub(super) fn end_flash(&mut self) {
         self.flash = FlashUse::Released(None);
         self.forget_journal();
@@ -108,8 +108,8 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// Pages keep a slot only if nothing else has their newest bytes durably; all that the disk lacks must go
-    /// there to be durable.
+    /// Unlink slots: pages keep one only if nothing else has their newest bytes durably; all that
+    /// the disk lacks must go there to be durable.
     fn unlink_slots(&mut self) {
         let places: Vec<Place> = self.places.iter().collect();
         let mut kept = vec![];

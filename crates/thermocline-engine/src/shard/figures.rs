@@ -127,7 +127,7 @@ impl Shard {
         self.policy.choosing()
     }
 
-    /// Slots of the flash whose page the disk may not have.
+    /// Return the number of slots of the flash whose page the disk may not have.
     pub fn dirty_slots(&self) -> u32 {
         let [_, dirty] = self.slots.live_and_dirty();
         dirty

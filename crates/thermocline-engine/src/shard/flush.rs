@@ -17,7 +17,7 @@ const LOGGED_AT_ONCE_MAX: usize = 128;
 const EXCESS_PART: usize = 4;
 
 impl Shard {
-    /// A flush: every version so far is to be durable.
+    /// Submit a flush: every version so far is to be durable.
     pub(super) fn submit_flush(&mut self, request: Request) {
         let version = self.version;
         let key = self.insert_waiting(request);
@@ -57,7 +57,7 @@ impl Shard {
         }
     }
 
-    /// A request waits until the pages are durable up to a version.
+    /// Let a request wait until the pages are durable up to a version.
     pub(super) fn wait_until_durable(&mut self, request: usize, pages: Range<u64>, version: u64) {
         self.retry_blanks();
         for page in self.undurable_pages_of(&pages) {
@@ -66,7 +66,7 @@ impl Shard {
         self.push_waiter(request, version, Some(pages));
     }
 
-    /// A request waits for versions whose writes have begun, or are wanted.
+    /// Add a request that waits for versions whose writes have begun, or are wanted.
     fn push_waiter(&mut self, request: usize, version: u64, pages: Option<Range<u64>>) {
         self.waiters.push(request, version, pages, self.journal.appended());
         self.want_commit();
@@ -83,7 +83,8 @@ impl Shard {
         }
     }
 
-    /// After a write to a device: the page was written again since, and a waiter wants that version.
+    /// Log a page again, after a write to a device, if it was written since and a waiter wants that
+    /// version.
     pub(super) fn relog(&mut self, id: EntryId) {
         let entry = &self.entries[id];
         let (page, undurable) = (entry.page, entry.undurable);
@@ -231,7 +232,7 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// Syncs and commits what a drain left behind, when all pages are written. If the disk cannot be
+    /// Sync and commit the rest of a drain, when all pages are written. If the disk cannot be
     /// synced, it ends without: what the flash has stays dirty there.
     fn advance_drain(&mut self) {
         let is_busy = self.write_backs.is_busy()
@@ -261,7 +262,7 @@ impl Shard {
         }
     }
 
-    /// A version is on disk, and not yet synced.
+    /// Note that a version is on disk, and not yet synced.
     pub(super) fn note_unsynced(&mut self, page: u64, version: u64) {
         self.disk_syncs.note(page, version);
         // The other half is for what is written while the sync is under way.
@@ -271,7 +272,8 @@ impl Shard {
         }
     }
 
-    /// Pages that were written to disk keep their frames until it is synced: frames are needed.
+    /// Want a sync if frames are needed: pages that were written to disk keep their frames until it
+    /// is synced.
     pub(super) fn want_frames(&mut self) {
         let low = RESERVED_FRAMES + READ_FRAMES + 2 * self.options.request_pages_max();
         let is_short = self.pool.free_frames() < low as usize;
@@ -285,7 +287,7 @@ impl Shard {
         self.disk_syncs.is_resting(self.now)
     }
 
-    /// Syncs the disk if somebody wants that.
+    /// Sync the disk if somebody wants that.
     fn start_disk_sync(&mut self) {
         if self.disk_syncs.start() {
             self.counters.backing.syncs += 1;
@@ -310,7 +312,8 @@ impl Shard {
         }
     }
 
-    /// The disk has a version durably: slots with it are clean, slots with older ones not needed.
+    /// Note that the disk has a version durably: slots with it are clean, slots with older ones not
+    /// needed.
     fn page_synced(&mut self, page: u64, version: u64) {
         let Some(id) = self.entry(page) else { return };
         let entry = &mut self.entries[id];
@@ -328,9 +331,10 @@ impl Shard {
         in_slot.max(entry.disk_synced)
     }
 
-    /// The disk may have lost whatever was written since the last sync that succeeded: it is dirty again,
-    /// and is written again from its frame or slot. Slots that hold older versions stay in force until
-    /// that is synced. Requests that wait for this sync fail.
+    /// Handle a failed sync: the disk may have lost everything written since the last one that
+    /// succeeded, which is dirty again, and is written again from its frame or slot. Slots that
+    /// hold older versions stay in force until that is synced. Requests that wait for this sync
+    /// fail.
     fn disk_sync_failed(&mut self, written: &BTreeSet<u64>) {
         // A request that waited for this sync must be told: a later sync that succeeds would not
         // cover what was dropped.
@@ -365,7 +369,8 @@ impl Shard {
         }
     }
 
-    /// Requests that wait for versions of these pages to be written fail: they cannot be written now.
+    /// Fail the requests that wait for versions of these pages to be written: they cannot be
+    /// written now.
     pub(super) fn fail_waiters(&mut self, pages: &Range<u64>, version: u64) {
         let failed = self.waiters.fail_pages(pages, version);
         for request in failed {
@@ -373,7 +378,7 @@ impl Shard {
         }
     }
 
-    /// The disk may not have what was written of the page.
+    /// Write a page again that the disk may not have.
     fn write_again(&mut self, id: EntryId) {
         let in_slot = self.current_slot(id).is_some();
         if !in_slot && self.entries[id].frame.is_none() {

@@ -162,7 +162,7 @@ impl Journal {
         self.written_before_bytes = written;
     }
 
-    /// The epoch of the flash has begun, and nothing was written in it yet.
+    /// Note that the epoch of the flash has begun, and nothing was written in it yet.
     ///
     /// # Panics
     /// If it is another flash.
@@ -173,7 +173,7 @@ impl Journal {
         self.checkpoints = Checkpoints::new(generations);
     }
 
-    /// The flash is gone: nothing of the journal matters any more.
+    /// Forget everything, because the flash is gone.
     pub(super) fn forget(&mut self) {
         self.pending.clear();
         self.writing = Batch::default();
@@ -210,7 +210,7 @@ impl Journal {
         self.next_sequence
     }
 
-    /// Records so far.
+    /// Return the number of records so far.
     pub(super) const fn appended(&self) -> u64 {
         self.appended
     }
@@ -280,7 +280,7 @@ impl Journal {
         self.tail > told.unwrap_or(0).max(self.durable_tail)
     }
 
-    /// A commit is needed. Returns whether none was before.
+    /// Want a commit. Returns `true` if none was before.
     pub(super) const fn want_commit(&mut self) -> bool {
         let is_new = !self.is_commit_wanted;
         self.is_commit_wanted = true;
@@ -292,7 +292,7 @@ impl Journal {
         self.is_commit_wanted |= self.durable < records;
     }
 
-    /// All is durable, and a block is to say so. Returns whether one does.
+    /// Want a block that says that all is durable. Returns `true` if one does.
     pub(super) const fn seal(&mut self) -> bool {
         let is_sealed = self.sealed >= self.appended;
         self.is_seal_wanted |= !is_sealed;
@@ -326,13 +326,13 @@ impl Journal {
         NonZeroU64::new(self.appended).expect("records are counted from one")
     }
 
-    /// The page of such a record is in its slot.
+    /// Note that the page of such a record is in its slot.
     pub(super) fn early_done(&mut self, record: NonZeroU64) {
         self.early.remove(&record.get());
     }
 
-    /// The page of an early record cannot be written to its slot. Records say that the slot is free, and
-    /// that the former slot of the page, if it has one, is in force again.
+    /// Take back an early record whose page cannot be written to its slot. Records say that the
+    /// slot is free, and that the former slot of the page, if it has one, is in force again.
     pub(super) fn take_back(
         &mut self,
         slots: &Slots,
@@ -405,7 +405,7 @@ impl Journal {
         Commit::Blocks(blocks)
     }
 
-    /// Without a flash nothing is committed.
+    /// Cancel a commit, as nothing is committed without a flash.
     pub(super) const fn cancel_commit(&mut self) {
         self.is_commit_wanted = false;
     }
@@ -438,7 +438,8 @@ impl Journal {
         journal::encode(bytes, &block.header, records.map(|appended| &appended.record));
     }
 
-    /// A copy of a block is written. Returns whether that was the last one of the commit.
+    /// Note that a copy of a block is written. Returns `true` if that was the last one of the
+    /// commit.
     pub(super) fn copy_written(&mut self) -> bool {
         if self.writing_copies == 0 {
             return false;
@@ -453,8 +454,8 @@ impl Journal {
     }
 
     /// Begins a sync of the flash for the blocks that are written, unless one is under way, or pages that
-    /// they name are not written, or records that take some of theirs back (rule 2). Returns whether the
-    /// flash is to be synced.
+    /// they name are not written, or records that take some of theirs back (rule 2). Returns `true`
+    /// if the flash is to be synced.
     pub(super) fn start_sync(&mut self) -> bool {
         if self.syncing.is_some() || self.awaits_page() || self.awaits_records() {
             return false;
@@ -471,7 +472,7 @@ impl Journal {
     }
 
     /// Note the end of a sync: all slots and journal blocks written before it was started are
-    /// durable. Returns whether that ended a checkpoint; nothing if the journal was forgotten
+    /// durable. Returns `true` if that ended a checkpoint; nothing if the journal was forgotten
     /// since.
     pub(super) fn synced(&mut self) -> Option<bool> {
         let Batch { records, tail } = self.syncing.take()?;
@@ -557,7 +558,7 @@ impl Journal {
         table::encode(bytes, &header, rows);
     }
 
-    /// A table block was written, or failed for good.
+    /// Note that a table block was written, or failed for good.
     pub(super) const fn table_block_done(&mut self) {
         self.checkpoints.block_done();
     }

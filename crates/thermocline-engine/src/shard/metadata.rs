@@ -82,17 +82,17 @@ impl Metadata {
         Block { kind, frame, offset_bytes, failures: 0 }
     }
 
-    /// The block is written, or given up.
+    /// Note that the block is written, or given up.
     pub(super) fn end_block(&mut self, block: Block) {
         self.frames.push(block.frame);
     }
 
-    /// The block is to be written.
+    /// Queue the block to be written.
     pub(super) fn push_block(&mut self, block: Block) {
         self.operations.push_back(OwnOperation::Block(block));
     }
 
-    /// The device is to be synced, after what was pushed before.
+    /// Queue a sync of the device, after everything pushed before.
     pub(super) fn push_sync(&mut self, device: Device) {
         self.operations.push_back(OwnOperation::Sync(device));
     }
@@ -115,7 +115,7 @@ impl Metadata {
         Some((operation, OperationParts { id, device, kind, offset_bytes, length_bytes, frames }))
     }
 
-    /// The flash is gone: nothing more is written to it, nor is it synced.
+    /// Forget the flash, which is gone: nothing more is written to it, nor is it synced.
     pub(super) fn forget_flash(&mut self) {
         self.operations.retain(|operation| {
             if let OwnOperation::Block(block) = operation {

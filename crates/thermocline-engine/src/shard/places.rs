@@ -86,7 +86,7 @@ impl Places {
         self.index.guess(self.named.key(page)).map(Place::of)
     }
 
-    /// The page is there from now on.
+    /// Put the page at a place from now on.
     pub(super) fn put(&mut self, page: u64, place: Place, slots: &Slots, entries: &Entries) {
         let Self { index, named, .. } = self;
         let page_of = |code| Place::of(code).page(slots, entries);
@@ -98,7 +98,7 @@ impl Places {
         }
     }
 
-    /// The page is on disk alone from now on.
+    /// Remove the page: it is on disk alone from now on.
     pub(super) fn remove(&mut self, page: u64, slots: &Slots, entries: &Entries) {
         let Self { index, named, .. } = self;
         let page_of = |code| Place::of(code).page(slots, entries);
@@ -119,7 +119,7 @@ impl Places {
         }
     }
 
-    /// Another policy knows the pages by these ids from now on.
+    /// Rename the pages: another policy knows them by these ids from now on.
     pub(super) fn rename(&mut self, space: IdSpace, slots: &Slots, entries: &Entries) {
         if space == self.named.space() {
             return;
@@ -182,7 +182,7 @@ impl Places {
         }
     }
 
-    /// Another page than this one that has the id.
+    /// Find a page other than this one that has the id.
     fn owner(&self, id: PageId, page: u64, slots: &Slots, entries: &Entries) -> Option<u64> {
         self.named.stray(id).or_else(|| {
             let page_of = |code| Place::of(code).page(slots, entries);

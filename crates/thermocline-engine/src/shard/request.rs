@@ -273,7 +273,7 @@ impl Shard {
         end_bytes.saturating_sub(offset_bytes).max(longest.min(bytes_max))
     }
 
-    /// A reply that nothing has to be waited for.
+    /// Reply to a request that has nothing to wait for.
     pub(super) fn reply(
         &mut self,
         request: Request,
@@ -318,7 +318,7 @@ impl Shard {
         self.requests.wait_for(key, pages);
     }
 
-    /// One page of the request less to wait for.
+    /// Count one page of the request as done.
     pub(super) fn page_done(&mut self, key: usize, result: Result<(), RequestError>) {
         if self.requests.page_done(key, result) {
             self.pages_done(key);
@@ -331,13 +331,13 @@ impl Shard {
         self.page_done(key, Ok(()));
     }
 
-    /// The bytes of a page that a read waited for cannot be had.
+    /// Fail a read, because the bytes of a page cannot be had.
     pub(super) fn read_failed(&mut self, key: usize, index: usize, error: RequestError) {
         self.requests.give_up(key, index);
         self.page_done(key, Err(error));
     }
 
-    /// The newest version that the request made is at least this one.
+    /// Note that the newest version that the request made is at least this one.
     pub(super) fn note_version(&mut self, key: usize, version: u64) {
         self.requests.note_version(key, version);
     }
@@ -357,14 +357,14 @@ impl Shard {
         Some(Nanos(since.0.saturating_add(self.options.backing_timeout.0)))
     }
 
-    /// The request fails now; it must be in no list of those that wait. Bytes that a read waits for
+    /// Fail the request now; it must be in no list of those that wait. Bytes that a read waits for
     /// have no frame.
     pub(super) fn end(&mut self, key: usize, error: RequestError) {
         self.requests.end(key, error);
         self.answer(key);
     }
 
-    /// The request is answered.
+    /// Answer the request.
     fn answer(&mut self, key: usize) {
         let pending = self.requests.remove(key);
         let result = pending.error.map_or(Ok(()), Err);
@@ -388,7 +388,7 @@ impl Shard {
         }
     }
 
-    /// All pages of a request are served; a durable write now waits for a commit.
+    /// Note that all pages of a request are served; a durable write now waits for a commit.
     fn pages_done(&mut self, key: usize) {
         if let Some((request, version)) = self.requests.durable_write(key) {
             let page_bytes = u64::from(self.options.page_bytes);
@@ -400,7 +400,7 @@ impl Shard {
         }
     }
 
-    /// A request was taken.
+    /// Tell the observers that a request was taken.
     fn announce(&mut self, request: &Request) {
         let now = self.now;
         self.cleaner.asked(now);

@@ -95,7 +95,8 @@ impl FlashFaults {
 }
 
 impl Shard {
-    /// Slots that are not used again in this run, because reading or writing them failed.
+    /// Return the number of slots that are not used again in this run, because reading or writing
+    /// them failed.
     pub fn retired_slots(&self) -> u32 {
         self.slots.condemned_slots()
     }
@@ -199,7 +200,7 @@ impl Shard {
         }
     }
 
-    /// An operation failed for good.
+    /// Note that an operation failed for good.
     pub(super) fn flash_operation_failed(&mut self) {
         self.flash_faults.failed += 1;
         let slots = u32::try_from(self.slots.len()).expect("slots have 32-bit numbers");
@@ -212,7 +213,7 @@ impl Shard {
         }
     }
 
-    /// The flash failed: nothing more is written to it. What only it has is still read.
+    /// End all writes to the flash, which failed. What only it has is still read.
     pub(super) fn end_flash_writes(&mut self) {
         let waiting = std::mem::take(&mut self.flash_faults.waiting);
         for ((at, _), waiting) in waiting {

@@ -208,7 +208,8 @@ impl Shard {
         });
     }
 
-    /// Without a frame: fetches what is wanted in RAM or on flash, queues what is to be cleaned.
+    /// Settle a page without a frame: fetch it if it is wanted in RAM or on flash, queue it if it
+    /// is to be cleaned.
     fn settle_absent(&mut self, id: EntryId) {
         let in_slot = self.current_slot(id).is_some();
         let has_flash = self.may_use_slots();
@@ -241,7 +242,7 @@ impl Shard {
         }
     }
 
-    /// A slot that the policy gave up, and that nothing else needs, is freed.
+    /// Free a slot that the policy gave up, and that nothing else needs.
     fn drop_unwanted_slot(&mut self, id: EntryId) {
         let entry = &self.entries[id];
         if let Some(slot) = entry.slot
@@ -252,7 +253,7 @@ impl Shard {
         }
     }
 
-    /// A dirty page that no tier of the policy holds, and that is not on its way to disk, is sent
+    /// Send a dirty page to disk that no tier of the policy holds, and that is not on its way
     /// there: the policy believes that it is there already.
     fn write_back_orphan(&mut self, id: EntryId) {
         let entry = &self.entries[id];

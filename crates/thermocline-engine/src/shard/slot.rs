@@ -76,8 +76,8 @@ impl Shard {
         record
     }
 
-    /// Slots become free as pages are cleaned and records committed; if nothing of the kind is under
-    /// way, the page goes to disk.
+    /// Wait for a free slot. Slots become free as pages are cleaned and records committed; if
+    /// nothing of the kind is under way, the page goes to disk.
     fn wait_for_slot(&mut self, id: EntryId) {
         self.want_free_slots();
         let entry = &mut self.entries[id];
@@ -93,7 +93,7 @@ impl Shard {
         }
     }
 
-    /// A slot was written: a record says so, or will.
+    /// End the write of a slot: a record says so, or will.
     pub(super) fn slot_written(
         &mut self,
         page: u64,
@@ -118,7 +118,8 @@ impl Shard {
         self.settle(id);
     }
 
-    /// The slot is not used again, and the page goes to another one if somebody needs it there.
+    /// Condemn a slot that could not be written; the page goes to another one if somebody needs it
+    /// there.
     fn slot_write_failed(&mut self, id: EntryId, write: SlotWrite) {
         // A slot that refused a write may hold anything, and may refuse again.
         self.slots.condemn(write.slot);
@@ -133,7 +134,7 @@ impl Shard {
         self.flash_operation_failed();
     }
 
-    /// The slot that a record names is there.
+    /// Make the slot live that a record names and that is written now.
     fn recorded_slot_written(&mut self, id: EntryId, write: SlotWrite, record: NonZeroU64) {
         self.early_record_done(record);
         self.slots.set_live(write.slot, true, true);
@@ -149,7 +150,7 @@ impl Shard {
         self.note_slot_synced(id);
     }
 
-    /// A slot that no record names is there: one will, if the page needs it.
+    /// Record a slot that is written and that no record names, if the page needs it.
     fn record_slot_written(&mut self, id: EntryId, write: SlotWrite) {
         let SlotWrite { slot, capture, .. } = write;
         let entry = &self.entries[id];
@@ -172,8 +173,8 @@ impl Shard {
         }
     }
 
-    /// The disk has a version of the page durably: a slot with it is clean, one with an older version is
-    /// not needed.
+    /// Note that the disk has a version of the page durably: a slot with it is clean, one with an
+    /// older version is not needed.
     pub(super) fn note_slot_synced(&mut self, id: EntryId) {
         let entry = &self.entries[id];
         let synced = entry.disk_synced;

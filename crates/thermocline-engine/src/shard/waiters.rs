@@ -94,7 +94,7 @@ impl Waiters {
         !self.waiting.is_empty() || !self.on_disk.is_empty()
     }
 
-    /// A request waits for a version of a page to be on disk.
+    /// Let a request wait for a version of a page to be on disk.
     pub(super) fn push_for_disk(&mut self, request: usize, page: u64, version: u64) {
         self.on_disk.entry(page).or_default().push((version, request));
     }
@@ -121,7 +121,8 @@ impl Waiters {
         done.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// A request waits for versions of these pages, all if there is none; so many records came up so far.
+    /// Let a request wait for versions of these pages, all if `None`; `records` records came up so
+    /// far.
     pub(super) fn push(
         &mut self,
         request: usize,
@@ -132,7 +133,7 @@ impl Waiters {
         self.waiting.push(Waiter { request, version, pages, stage: Stage::Data, records });
     }
 
-    /// Every version up to this one is to be written.
+    /// Raise the version up to which everything is to be written.
     pub(super) fn raise_target(&mut self, version: u64) {
         self.flush_target = self.flush_target.max(version);
     }
@@ -220,7 +221,7 @@ impl Waiters {
         })
     }
 
-    /// All wait for their pages again: the slots that had them are gone.
+    /// Let all wait for their pages again: the slots that had them are gone.
     pub(super) fn restart(&mut self) {
         for waiter in &mut self.waiting {
             waiter.stage = Stage::Data;

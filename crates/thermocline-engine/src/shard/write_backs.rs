@@ -30,7 +30,7 @@ pub(super) struct WriteBacks {
 }
 
 impl WriteBacks {
-    /// The page is to be written back. Returns whether that is new.
+    /// Insert a page to be written back. Returns `true` if that is new.
     pub(super) fn insert(&mut self, page: u64) -> bool {
         let is_open = self.closed_but.as_ref().is_none_or(|awaited| awaited.contains(&page));
         is_open && self.pages.insert(page)
@@ -53,7 +53,7 @@ impl WriteBacks {
         self.in_flight
     }
 
-    /// A page is being fetched, to be written back.
+    /// Note that a page is being fetched, to be written back.
     pub(super) const fn fetch_started(&mut self) {
         self.in_flight += 1;
     }
@@ -89,19 +89,19 @@ impl WriteBacks {
         self.closed_but.is_some()
     }
 
-    /// A request waits for the page.
+    /// Let a request wait for the page.
     pub(super) fn await_page(&mut self, page: u64) {
         if let Some(awaited) = &mut self.closed_but {
             awaited.insert(page);
         }
     }
 
-    /// The backing store refused a write.
+    /// Note that the backing store refused a write.
     pub(super) const fn refused(&mut self) {
         self.refusals = self.refusals.saturating_add(1);
     }
 
-    /// The backing store took a write: those that it refused are tried soon.
+    /// Note that the backing store took a write: those that it refused are tried soon.
     pub(super) const fn taken(&mut self) {
         if self.is_refused() {
             self.retry_at = Nanos(0);
@@ -120,7 +120,7 @@ impl WriteBacks {
         self.is_refused() && self.probe != Some(page)
     }
 
-    /// The backing store refused the page: it is tried again later.
+    /// Let a page rest that the backing store refused: it is tried again later.
     pub(super) fn rest(&mut self, page: u64, now: Nanos) {
         if self.resting.is_empty() {
             self.retry_at = Nanos(now.0 + REST.0);
@@ -133,7 +133,7 @@ impl WriteBacks {
         self.resting.contains(&page)
     }
 
-    /// The page rests no longer.
+    /// End the rest of a page.
     pub(super) fn wake(&mut self, page: u64) {
         self.resting.remove(&page);
     }

@@ -111,7 +111,8 @@ impl<T> Spanning<T> {
         Some(Part { number, shard, request })
     }
 
-    /// A shard answered a part, and found it in that tier. A read that succeeded gives its bytes.
+    /// Note that a shard answered a part, and found it in that tier. A read that succeeded gives
+    /// its bytes.
     ///
     /// # Panics
     /// If that part is not in flight.

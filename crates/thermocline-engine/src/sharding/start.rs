@@ -49,7 +49,7 @@ impl FoundSet {
     }
 }
 
-/// One plan for two regions.
+/// Join two plans for two regions to one.
 fn join(mut one: Plan, other: Plan) -> Plan {
     debug_assert_eq!(one.steps.len(), other.steps.len(), "regions go the same way");
     one.notice = one.notice.or(other.notice);

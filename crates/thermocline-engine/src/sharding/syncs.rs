@@ -30,7 +30,7 @@ impl SharedSyncs {
         Self { members: vec![Member::default(); shards], is_running: false }
     }
 
-    /// A shard wants what it wrote to be durable.
+    /// Ask for a sync: a shard wants its writes to be durable.
     ///
     /// # Panics
     /// If there is no such shard.
@@ -50,8 +50,8 @@ impl SharedSyncs {
         self.is_running
     }
 
-    /// The sync is over. Tells, shard by shard, how many of its syncs that answers, those asked for first,
-    /// and whether what the shard wrote is durable.
+    /// End the sync. Tells, shard by shard, how many of its syncs that answers, those asked for
+    /// first, and whether what the shard wrote is durable.
     ///
     /// # Panics
     /// If none is under way.

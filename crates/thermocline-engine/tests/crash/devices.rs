@@ -76,7 +76,7 @@ impl Region {
         }
     }
 
-    /// Blocks that a write covers can be read again.
+    /// Make blocks readable again that a write covers.
     fn make_readable(&mut self, range: &Range<usize>) {
         self.unreadable.retain(|block| !range.contains(block));
     }
@@ -366,8 +366,8 @@ impl Devices {
         }
     }
 
-    /// The engine's process dies and the machine goes on: nothing that was written is lost, and of
-    /// what was in flight some came through. The next start reads past the page cache.
+    /// Kill the engine's process while the machine goes on: nothing that was written is lost, and
+    /// of the operations in flight some came through. The next start reads past the page cache.
     pub(crate) fn kill(&mut self) {
         self.undo_double_faults();
         self.backing.show_what_it_has();
@@ -388,7 +388,7 @@ impl Devices {
         self.restarted();
     }
 
-    /// Syncs the backing store before a start. Returns whether that succeeds.
+    /// Sync the backing store before a start. Returns `true` if that succeeds.
     pub(crate) fn sync_backing(&mut self) -> bool {
         self.time += 1;
         let errors = self.faults.sync_errors.max(self.faults.backing_errors);
@@ -419,7 +419,7 @@ impl Devices {
             })
     }
 
-    /// The power fails. Writes in flight may have come through in part.
+    /// Cut the power. Writes in flight may have come through in part.
     pub(crate) fn crash(&mut self) {
         self.undo_double_faults();
         for flying in std::mem::take(&mut self.in_flight) {
@@ -453,7 +453,7 @@ impl Devices {
         self.region_bytes() * self.regions.len() as u64
     }
 
-    /// Another flash takes the place of the one that failed.
+    /// Replace the flash that failed by another.
     pub(crate) fn replace_flash(&mut self, layout: Layout) {
         self.regions.fill_with(|| Region::new(layout));
         self.outage = None;
@@ -465,7 +465,7 @@ impl Devices {
         self.operations_left == 0 || self.was_refused
     }
 
-    /// Blocks of the flash that a write covers can be read again.
+    /// Make blocks of the flash readable again that a write covers.
     fn make_readable(&mut self, shard: Option<usize>, operation: &Operation) {
         let start = operation.offset_bytes as usize;
         if operation.device == Device::Flash {

@@ -85,8 +85,8 @@ impl Disk {
         }
     }
 
-    /// A sync fails. What was written since the last good one may be gone for good, whether or not the
-    /// page cache still shows it.
+    /// Fail a sync. What was written since the last good one may be gone for good, whether or not
+    /// the page cache still shows it.
     pub(crate) fn fail_sync(&mut self, random: &mut SplitMix64, still_shows: bool) {
         self.unsynced.retain(|_| random.bits().is_multiple_of(2));
         if !still_shows {
@@ -94,7 +94,8 @@ impl Disk {
         }
     }
 
-    /// The page cache no longer shows what a failed sync has dropped.
+    /// Show the contents of the medium: the page cache no longer shows writes that a failed sync
+    /// has dropped.
     pub(crate) fn show_what_it_has(&mut self) {
         self.now.copy_from_slice(&self.durable);
         for (_, offset, bytes) in &self.unsynced {
@@ -102,7 +103,7 @@ impl Disk {
         }
     }
 
-    /// The power fails: of what is not durable, some atoms survive.
+    /// Cut the power: of everything that is not durable, some atoms survive.
     pub(crate) fn crash(&mut self, random: &mut SplitMix64) {
         let share = [0, 50, 90, 100][(random.bits() % 4) as usize];
         for (_, offset, bytes) in std::mem::take(&mut self.unsynced) {

@@ -115,14 +115,14 @@ impl Devices {
         self.outage = Some(Outage { device, starts_in: 0, operations_left, is_only_full, part });
     }
 
-    /// The flash fails for some operations of a recovery.
+    /// Let the flash fail for some operations of a recovery.
     pub(crate) fn begin_short_outage(&mut self) {
         let (starts_in, operations_left) = (self.below(12) as u64, 1 + self.below(40) as u64);
         let (device, is_only_full, part) = (Device::Flash, false, Part::All);
         self.outage = Some(Outage { device, starts_in, operations_left, is_only_full, part });
     }
 
-    /// An operation passes.
+    /// Count an operation.
     pub(crate) fn advance_outage(&mut self) {
         if let Some(outage) = &mut self.outage {
             match &mut outage.starts_in {
@@ -201,8 +201,8 @@ impl Devices {
         }
     }
 
-    /// The server of the backing store ends: everything in flight fails, what was not synced may be
-    /// gone, and so does the next sync fail. For some time nothing answers.
+    /// End the server of the backing store: everything in flight fails, writes that were not synced
+    /// may be gone, and so does the next sync fail. For some time nothing answers.
     fn disconnect(&mut self) {
         let time = self.time;
         let mut is_syncing = false;
@@ -253,7 +253,7 @@ impl Devices {
         self.regions[at].disk.write(time, start, bytes);
     }
 
-    /// One of the regions of the flash, by a draw.
+    /// Draw one of the regions of the flash.
     fn any_region(&mut self) -> usize {
         match self.regions.len() {
             1 => 0,
@@ -261,7 +261,7 @@ impl Devices {
         }
     }
 
-    /// One page of a write is lost; perhaps another slot has it.
+    /// Lose one page of a write; perhaps another slot has it.
     fn lose_page(&mut self, at: usize, start: usize, bytes: &[u8]) {
         let page_bytes = self.regions[at].witness.page_bytes();
         let lost = self.below(bytes.len() / page_bytes);
@@ -283,7 +283,7 @@ impl Devices {
         }
     }
 
-    /// A write of a metadata block is lost; perhaps another block has it.
+    /// Lose a write of a metadata block; perhaps another block has it.
     fn lose_block(&mut self, at: usize, start: usize, bytes: &[u8]) {
         self.regions[at].damaged_blocks.push((start, bytes.to_vec()));
         let victim = self.below(self.regions[at].witness.slots_start() / BLOCK) * BLOCK;
@@ -315,7 +315,7 @@ impl Devices {
         (is_certain && !self.is_writing_flash(at, range.clone())).then_some((at, range))
     }
 
-    /// A slot that the engine relies on rots: a byte changes, or it cannot be read.
+    /// Rot a slot that the engine relies on: a byte changes, or it cannot be read.
     pub(crate) fn rot_slot(&mut self) {
         let Some((at, slot)) = self.certain_slot() else { return };
         self.damages += 1;
@@ -331,8 +331,9 @@ impl Devices {
         }
     }
 
-    /// One block of the flash's metadata, the first bytes of the flash, is damaged at rest: a byte of
-    /// it changes, a sector becomes zero, a former write of it turns out to be lost, or it cannot be read.
+    /// Damage one block of the flash's metadata, the first bytes of the flash, at rest: a byte of
+    /// it changes, a sector becomes zero, a former write of it turns out to be lost, or it cannot
+    /// be read.
     pub(crate) fn rot(&mut self, metadata_bytes: usize) {
         if self.regions.iter().any(|region| !region.damaged_blocks.is_empty()) {
             return;
@@ -384,7 +385,7 @@ impl Devices {
         }
     }
 
-    /// A recovery succeeded: it does not rely on the old journal, and knows all slots.
+    /// Note that a recovery succeeded: it does not rely on the old journal, and knows all slots.
     pub(crate) fn recovered(&mut self) {
         for region in &mut self.regions {
             region.witness.recovered();

@@ -71,8 +71,8 @@ impl Oracle {
         }
     }
 
-    /// A write was submitted: its number, what it leaves behind (nothing certain if it is a trim), and
-    /// in which sectors.
+    /// Note that a write was submitted: its number, its stamp (nothing certain if it is a trim),
+    /// and its sectors.
     pub(crate) fn write(
         &mut self,
         page: usize,
@@ -94,7 +94,7 @@ impl Oracle {
         self.answered(page, id, true);
     }
 
-    /// A write was answered, perhaps as durable.
+    /// Note that a write was answered, perhaps as durable.
     pub(crate) fn answered(&mut self, page: usize, id: u64, is_durable: bool) {
         let history = &mut self.pages[page];
         let Some(index) = history.writes.iter().position(|write| write.id == id) else {
@@ -107,7 +107,7 @@ impl Oracle {
         }
     }
 
-    /// A write failed.
+    /// Note that a write failed.
     pub(crate) fn failed(&mut self, page: usize, id: u64) {
         for write in &mut self.pages[page].writes {
             write.is_failed |= write.id == id;
@@ -125,13 +125,14 @@ impl Oracle {
         history.durable = history.durable.max(promise.at_least);
     }
 
-    /// The page was lost when it was first read after a crash: what was not durable by then may be gone.
+    /// Note that the page was lost when it was first read after a crash: everything that was not
+    /// durable by then may be gone.
     pub(crate) fn lost(&mut self, page: usize) {
         let history = &mut self.pages[page];
         history.seen = history.durable;
     }
 
-    /// The user gives up what only the flash had of the page.
+    /// Let the user give up everything of the page that only the flash had.
     pub(crate) fn give_up(&mut self, page: usize) {
         let history = &mut self.pages[page];
         (history.durable, history.is_given_up) = (0, true);

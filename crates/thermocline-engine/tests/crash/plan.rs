@@ -50,7 +50,7 @@ pub(crate) fn first_bytes(options: &Options) -> u64 {
 }
 
 impl Plan {
-    /// Some crashes, and devices that have another size now and then.
+    /// Plan some crashes, and devices that have another size now and then.
     pub(crate) fn crashes(seed: u64) -> Self {
         let mut random = SplitMix64::new(seed.wrapping_mul(77));
         let mut below = |bound: u64| random.bits() % bound;
@@ -108,8 +108,8 @@ impl Plan {
         Self { kills: true, crashes: 6, ..Self::crashes(seed) }
     }
 
-    /// Syncs of the backing store fail, and drop what was written; or it is a server whose connection is
-    /// lost, with what it had not synced.
+    /// Plan syncs of the backing store that fail, and drop writes; or a server whose connection is
+    /// lost, with everything that it had not synced.
     pub(crate) fn failed_syncs(seed: u64) -> Self {
         let mut faults = Faults { sync_errors: 2 + seed % 9, ..Faults::default() };
         if seed % 4 == 1 {

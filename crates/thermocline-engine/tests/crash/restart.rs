@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Read both devices after they were synced. By a draw, an engine serves reads before the epoch
-    /// of the flash begins. Returns whether the power is still on.
+    /// of the flash begins. Returns `true` if the power is still on.
     pub(crate) fn read_early(
         &mut self,
         options: &Options,

@@ -279,14 +279,14 @@ impl Shards {
         self.members.iter().for_each(Shard::assert_invariants);
     }
 
-    /// The epochs of all regions have begun.
+    /// Note that the epochs of all regions have begun.
     pub(crate) fn epoch_has_begun(&mut self, flash: &FlashSet) {
         for (shard, flash) in self.members.iter_mut().zip(flash.flashes()) {
             shard.epoch_has_begun(flash);
         }
     }
 
-    /// Another flash takes the place of the one that all have released.
+    /// Let another flash take the place of the one that all have released.
     pub(crate) fn take_flash(
         &mut self,
         options: &Options,

@@ -284,7 +284,7 @@ impl Starts {
         Ok(Intent::Serve)
     }
 
-    /// One try to start: looks, plans, and carries the steps out. The power may fail at any time.
+    /// Try to start: look, plan, and carry the steps out. The power may fail at any time.
     fn start(&mut self, intent: Intent) -> Result<Tried, String> {
         let mut storage = FlashStorage(Rc::clone(&self.world.devices));
         let (flash, regions, mut known) = match FlashSet::read(&mut storage) {
@@ -345,7 +345,8 @@ impl Starts {
         Ok(Tried::Serves)
     }
 
-    /// Reads for a while before the epoch begins, or not at all. Returns whether the power is still on.
+    /// Reads for a while before the epoch begins, or not at all. Returns `true` if the power is
+    /// still on.
     fn serve_reads(&mut self, flash: &FlashSet) -> Result<bool, String> {
         let options = self.world.plan.options.clone();
         let has_power = self.world.read_early(&options, flash)?;

@@ -83,7 +83,7 @@ impl Witness {
         twin * BLOCK
     }
 
-    /// A block is being written.
+    /// Note that a block is being written.
     pub(crate) fn started(&mut self, bytes: &[u8]) {
         let Some((sequence, _)) = header(bytes) else { return };
         let count = number(bytes, 64, 4) as usize;
@@ -99,7 +99,7 @@ impl Witness {
         }
     }
 
-    /// A block is written.
+    /// Note that a block is written.
     pub(crate) fn completed(&mut self, time: u64, bytes: &[u8]) {
         if let Some((sequence, uncertain)) = header(bytes) {
             self.written.push(Written { time, sequence, uncertain });
@@ -124,13 +124,14 @@ impl Witness {
         }
     }
 
-    /// The power failed: of the blocks that were not durable, nobody knows which survived.
+    /// Note that the power failed: of the blocks that were not durable, nobody knows which
+    /// survived.
     pub(crate) fn power_failed(&mut self) {
         self.written.clear();
         self.durable.clear();
     }
 
-    /// A recovery has verified all slots that it names.
+    /// Note that a recovery has verified all slots that it names.
     pub(crate) fn recovered(&mut self) {
         self.written.clear();
         self.durable.clear();

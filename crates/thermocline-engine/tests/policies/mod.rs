@@ -17,7 +17,7 @@ pub(crate) fn entries() -> Vec<&'static PolicyEntry> {
 const EAGER: &[(&str, &str)] =
     &[("window", "8"), ("patience", "1"), ("margin", "0"), ("move_share", "0")];
 
-/// One of them, with its default parameters, but for those that would keep it from its work.
+/// Return one of them, with its default parameters, except those that would keep it from its work.
 pub(crate) fn policy(entry: &PolicyEntry, write_miss: WriteMiss) -> PolicyOptions {
     let given = if entry.name == "auto" { EAGER } else { &[] };
     let owned = |&(name, text): &(&str, &str)| (name.to_owned(), text.to_owned());

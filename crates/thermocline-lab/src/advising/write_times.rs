@@ -24,7 +24,7 @@ struct Part {
 }
 
 impl WriteTimes {
-    /// No write so far, in a hierarchy with these costs.
+    /// Create an empty tally, in a hierarchy with these costs.
     pub(super) fn new(costs: Vec<PageCost>) -> Self {
         let parts = [Part::default(); PARTS];
         Self { costs, parts, least_ms: f64::INFINITY, most_ms: 0.0 }

@@ -170,7 +170,7 @@ struct Timed {
 }
 
 impl Stage<'_> {
-    /// One access: what it asks of the NAND is in `traffic` then.
+    /// Process one access: its operations on the NAND are in `traffic` then.
     fn access(&mut self, access: Access) -> Result<(), LabError> {
         self.actions.clear();
         self.policy.access(access, &mut self.actions);
@@ -366,7 +366,7 @@ impl<'a> Drive<'a> {
         self.last_answer = self.last_answer.max(request.answered);
     }
 
-    /// A request arrives.
+    /// Begin a request that arrives.
     fn begin(&mut self, op: Op) {
         self.arriving = Request { arrival: self.now, op, pending: 0, answered: self.now };
     }
@@ -408,7 +408,7 @@ impl<'a> Drive<'a> {
         Ok(())
     }
 
-    /// The arriving request has asked for all that it needs.
+    /// End the arriving request, which has asked for all that it needs.
     fn end(&mut self) {
         let request = self.arriving;
         if request.pending == 0 {

@@ -463,7 +463,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// If any trace has a side, all have one, and neither a file nor a workload is on both.
+    /// Check the splits: if any trace has a side, all have one, and neither a file nor a workload
+    /// is on both.
     fn check_splits(&self, datasets: &[Dataset]) -> Result<(), LabError> {
         let all = || {
             let traces = datasets.iter().enumerate();

@@ -457,7 +457,7 @@ impl Workshop<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is something to do: a point of a trace in memory, or a trace that fits.
+    /// Wait until there is something to do: a point of a trace in memory, or a trace that fits.
     fn next(&self) -> Step {
         let mut state = self.lock();
         loop {

@@ -372,8 +372,8 @@ impl Method {
 }
 
 impl MissRatios {
-    /// One line per point, for spreadsheets: policy, method, capacities, miss ratio, hit ratios, rate,
-    /// and the full simulation's miss ratio.
+    /// Format one line per point, for spreadsheets: policy, method, capacities, miss ratio, hit
+    /// ratios, rate, and the full simulation's miss ratio.
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
             "policy,method,ram_pages,flash_pages,miss_ratio,ram_hit_ratio,flash_hit_ratio,rate,simulated_miss_ratio\n",

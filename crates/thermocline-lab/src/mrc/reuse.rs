@@ -118,7 +118,7 @@ impl Reuse {
         self.accesses == 0
     }
 
-    /// A page's number will be another page's.
+    /// Forget a page whose number will be another page's.
     pub(super) fn forget(&mut self, number: u32) {
         self.last[number as usize].0 = NEVER;
     }
@@ -129,8 +129,8 @@ impl Reuse {
         prefetch(&self.last, number as usize);
     }
 
-    /// A use of a page: the access and its time, and how many others were used since its last one. It
-    /// counts as many times as `weight` says.
+    /// Add a use of a page: the access and its time, and the number of others used since its last
+    /// one. It counts as many times as `weight` says.
     #[inline]
     pub(super) fn add(
         &mut self,

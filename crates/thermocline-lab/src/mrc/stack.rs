@@ -135,7 +135,7 @@ impl Sample {
 }
 
 impl StackPass {
-    /// One pass over a trace.
+    /// Make one pass over a trace.
     ///
     /// # Errors
     /// [`LabError::BadRate`] if a rate is not above 0 and at most 1, [`LabError::EmptySample`] if no
@@ -159,7 +159,7 @@ impl StackPass {
         }
     }
 
-    /// One pass over a sample that was taken while its file was read; `sample` says how.
+    /// Make one pass over a sample that was taken while its file was read; `sample` says how.
     ///
     /// # Errors
     /// [`LabError::EmptySample`] if no page is in it.
@@ -286,7 +286,7 @@ impl Pass {
         (self.weight, self.whole_weight) = (1.0 / rate, (1.0 / rate).round() as u64);
     }
 
-    /// A use of a page whose distance, if it has one, is counted.
+    /// Note a use of a page whose distance, if it has one, is counted.
     #[inline]
     fn note(&mut self, number: u32, index: u64, at: Nanos, distance: Option<usize>) {
         if distance.is_none() {

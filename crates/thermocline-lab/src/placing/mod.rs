@@ -133,7 +133,7 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    /// Without a chooser all writes are of handle 0.
+    /// Create a placement; without a chooser all writes are of handle 0.
     pub(crate) fn new(handles: u32, streams: Option<&Streams>, chooser: Option<Chooser>) -> Self {
         Self {
             chooser,

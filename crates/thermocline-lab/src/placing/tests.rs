@@ -5,7 +5,7 @@ use thermocline_device::ssd::{Isolation, Placement};
 
 use super::*;
 
-/// One plane of 256 blocks of 32 pages, a fifth of them spare.
+/// Return one plane of 256 blocks of 32 pages, a fifth of them spare.
 fn config(handles: u32, isolation: Isolation) -> SsdConfig {
     let [channels, chips_per_channel, dies_per_chip, planes_per_die] = [1; 4];
     SsdConfig {

@@ -152,7 +152,7 @@ fn add_flush_sizes(report: &mut Report, summaries: &[BufferSummary]) {
     });
 }
 
-/// One row per run.
+/// Tabulate one row per run.
 fn buffer_figures(summaries: &[BufferSummary]) -> Table {
     let metrics = buffer_columns(summaries);
     let mut header = ["policy", "buffer", "buffer pages"].map(String::from).to_vec();

@@ -90,7 +90,7 @@ pub(super) fn about_trace(summary: &Summary) -> String {
     text
 }
 
-/// One row per configuration.
+/// Tabulate one row per configuration.
 fn figures(summaries: &[Summary]) -> Table {
     let metrics = columns(summaries);
     let mut header = vec!["policy".to_owned()];
@@ -128,8 +128,8 @@ fn figure(summary: &Summary, rivals: &[&Summary], metric: &Metric) -> Cell {
     }
 }
 
-/// One row per configuration and pair of neighbouring caches; none for hybrids, whose transfers are
-/// among all figures, and where there is one cache.
+/// Tabulate one row per configuration and pair of neighbouring caches; `None` for hybrids, whose
+/// transfers are among all figures, and where there is one cache.
 fn traffic(summaries: &[Summary]) -> Option<Table> {
     let first = summaries.first().filter(|first| !is_hybrid(&first.tiers))?;
     let names: Vec<&str> = caches(first).map(|tier| tier.name.as_str()).collect();

@@ -169,8 +169,8 @@ impl Report {
     }
 
     /// Keeps what comes before the first heading, the sections whose heading is wanted, and of the others
-    /// the charts whose title is, and tables after a paragraph that is. Returns whether anything is left
-    /// of the sections.
+    /// the charts whose title is, and tables after a paragraph that is. Returns `true` if anything
+    /// is left of the sections.
     pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) -> bool {
         let mut kept = vec![];
         let mut has_any = false;

@@ -188,7 +188,7 @@ impl Ladder<'_> {
     }
 }
 
-/// One row per run.
+/// Tabulate one row per run.
 fn figures(summaries: &[KvSummary], metrics: &[Metric<KvSummary>]) -> Table {
     let mut header = ["policy", "blocks of each tier"].map(String::from).to_vec();
     header.extend(metrics.iter().map(Metric::title_with_unit));

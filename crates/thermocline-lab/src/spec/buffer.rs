@@ -152,7 +152,7 @@ impl Buffers<'_> {
         (policies, format!("{:?} {streams:?} {rest:?}", self.ssd))
     }
 
-    /// One configuration for each size and policy, policies last.
+    /// Return one configuration for each size and policy, policies last.
     ///
     /// # Errors
     /// If the drive cannot have the size.

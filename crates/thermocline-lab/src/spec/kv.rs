@@ -161,8 +161,8 @@ impl Default for KvSpec {
 }
 
 impl KvSpec {
-    /// One configuration for each combination of sizes and each policy, policies last. Of all policies,
-    /// those that run on the tiers, and with the engines.
+    /// Return one configuration for each combination of sizes and each policy, policies last. Of
+    /// all policies, those that run on the tiers, and with the engines.
     ///
     /// # Errors
     /// If a name is unknown, tiers or numbers are invalid, or a size in bytes has no model.

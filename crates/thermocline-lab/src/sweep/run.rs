@@ -269,7 +269,7 @@ impl SharedTrace<'_> {
         Ok(trace)
     }
 
-    /// One of its points is finished; after the last one the trace is given up.
+    /// Note that one of its points is finished; after the last one the trace is given up.
     fn finish_one(&self) {
         if self.points_left.fetch_sub(1, Ordering::Relaxed) == 1 {
             *self.compiled.lock().unwrap_or_else(PoisonError::into_inner) = None;

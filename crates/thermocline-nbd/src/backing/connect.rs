@@ -118,7 +118,7 @@ impl Contact {
     }
 }
 
-/// One connection.
+/// Make one connection.
 fn greet(uri: &NbdUri) -> Result<(Greeted, Terms), BackingError> {
     let at = |source| BackingError::Connect { server: uri.server.to_string(), source };
     let stream = Stream::connect(&uri.server).map_err(at)?;
@@ -342,7 +342,7 @@ impl Reconnecting {
 }
 
 impl Drop for Reconnecting {
-    /// The thread ends after its attempt; nobody waits for that.
+    /// Lets the thread end after its attempt; nobody waits for that.
     fn drop(&mut self) {
         self.is_given_up.store(true, Ordering::Release);
     }

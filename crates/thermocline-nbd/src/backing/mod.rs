@@ -285,7 +285,7 @@ impl NbdDriver {
         }
     }
 
-    /// Waits for events. Returns whether the reconnecting thread has one; those of the links stay.
+    /// Wait for events. Returns `true` if the reconnecting thread has one; those of the links stay.
     fn look(&mut self, limit: Option<&Timespec>) -> bool {
         self.found.clear();
         let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];

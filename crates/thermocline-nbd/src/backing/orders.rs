@@ -167,7 +167,7 @@ impl Orders {
         Ok(request.map(|(command, flags)| (terms, command, flags)))
     }
 
-    /// Asks which parts of a range are holes. Returns whether the server can tell.
+    /// Asks which parts of a range are holes. Returns `true` if the server can tell.
     pub(super) fn ask(&mut self, tag: u64, range: Range<u64>, terms: Option<&Terms>) -> bool {
         let Some(terms) = terms.filter(|terms| terms.allocation.is_some()) else { return false };
         let minimum = u64::from(terms.minimum_bytes);
@@ -196,7 +196,7 @@ impl Orders {
         unsafe { operation.scatter(&self.frames, start, bytes) };
     }
 
-    /// The same for zeroes that were not sent.
+    /// Scatter zeroes that were not sent, as `scatter` does for bytes.
     pub(super) fn scatter_zeroes(&self, part: &Part, offset_bytes: u64, length_bytes: u64) {
         let (operation, mut start) = self.place(part, offset_bytes);
         let end = start + length_bytes;
@@ -240,7 +240,7 @@ impl Orders {
         }
     }
 
-    /// A request was answered.
+    /// Note that a request was answered.
     pub(super) fn part_done(&mut self, part: &Part, result: Result<(), ErrorCode>) {
         let id = match part.owner {
             Owner::Operation(id) => id,
@@ -261,14 +261,15 @@ impl Orders {
         }
     }
 
-    /// The server has gone: nothing that it was asked will be answered.
+    /// Abandon all requests to a server that has gone: they will never be answered.
     pub(super) fn abandon(&mut self) {
         self.forget_server();
         self.fail(|_| true);
     }
 
-    /// The server has gone, and may be back soon: what it was asked is kept. Only a sync fails, since
-    /// the server may have lost what that was for, and so does what missed a server for longer before.
+    /// Suspend requests to a server that has gone, and may be back soon: they are kept. Only a sync
+    /// fails, since the server may have lost what that was for, and so does what missed a server
+    /// for longer before.
     pub(super) fn suspend(&mut self, now: Instant, grace: Duration) {
         self.forget_server();
         self.fail(|flying| flying.operation.kind == OperationKind::Sync && flying.parts_left > 0);
@@ -288,7 +289,7 @@ impl Orders {
         });
     }
 
-    /// A server is there again: it is asked for what was kept.
+    /// Resume: a server is there again, and gets the requests that were kept.
     pub(super) fn resume(&mut self, terms: &Terms) {
         let kept: Vec<Flying> = self.operations.iter_mut().filter_map(Option::take).collect();
         self.operations_left = 0;

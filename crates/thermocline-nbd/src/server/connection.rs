@@ -308,7 +308,7 @@ impl Connection {
     }
 
     /// Goes on with what was held back, if there is room, or else reads once, and takes what is
-    /// complete, until it has cost `share`. Returns whether anything came.
+    /// complete, until it has cost `share`. Returns `true` if anything came.
     pub(super) fn advance<S: Service>(
         &mut self,
         shared: &mut Shared<'_, S>,
@@ -347,7 +347,7 @@ impl Connection {
         !self.input.is_full()
     }
 
-    /// Reads once, and takes what is complete. Returns whether anything came.
+    /// Reads once, and takes what is complete. Returns `true` if anything came.
     fn receive<S: Service>(&mut self, shared: &mut Shared<'_, S>) -> Result<bool, Fault> {
         if !self.borrow_input(shared) || !self.wants_input() {
             return Ok(false);
@@ -395,7 +395,7 @@ impl Connection {
         }
     }
 
-    /// Takes one message of the negotiation. Returns whether there may be another.
+    /// Takes one message of the negotiation. Returns `true` if there may be another.
     fn negotiate<S>(&mut self, shared: &Shared<'_, S>) -> Result<bool, Fault> {
         if self.is_answered_enough() {
             self.held_back = Some(HeldBack::Answers);
@@ -435,7 +435,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Takes one request, or one piece of a write. Returns whether there may be another.
+    /// Takes one request, or one piece of a write. Returns `true` if there may be another.
     fn transmit<S: Service>(&mut self, shared: &mut Shared<'_, S>) -> Result<bool, Fault> {
         let claim = self.claim(0);
         let Phase::Transmission(requests, negotiated) = &mut self.phase else { return Ok(false) };

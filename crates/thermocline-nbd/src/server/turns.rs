@@ -67,7 +67,7 @@ impl Turns {
         self.waiting.pop().map(|Reverse((_, _, client))| client)
     }
 
-    /// A client's turn has come. Returns whether it waited for it.
+    /// A client's turn has come. Returns `true` if it waited for it.
     pub(super) fn begin(&mut self, standing: &mut Standing) -> bool {
         if !standing.is_early {
             self.now = self.now.max(standing.time);

@@ -43,7 +43,7 @@ impl<S: Service> Server<S> {
         polled
     }
 
-    /// Looks for work until the time is over. Returns whether there is any.
+    /// Looks for work until the time is over. Returns `true` if there is any.
     fn look(&mut self, length: Duration) -> Result<bool, ServerError> {
         let start = Instant::now();
         let looks_at_clients = self.connections.len() <= SPUN_CLIENTS_MAX;

@@ -105,7 +105,8 @@ impl Bell {
         Ok(Self { is_asleep: AtomicBool::new(false), event })
     }
 
-    /// Its shard is about to sleep; what was sent before this it must look for itself.
+    /// Note that its shard is about to sleep; messages that were sent before this it must look for
+    /// itself.
     pub(super) fn lie_down(&self) {
         self.is_asleep.store(true, Ordering::Relaxed);
         // Either the sender sees that the shard sleeps, or the shard sees what was sent.

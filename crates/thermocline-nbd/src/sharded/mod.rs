@@ -253,7 +253,7 @@ impl<D: Driver> Sharded<D> {
         }
     }
 
-    /// Takes what the other shards have sent. Returns whether there was anything.
+    /// Takes what the other shards have sent. Returns `true` if there was anything.
     fn take(&mut self) -> bool {
         let mut is_any = false;
         for shard in 0..self.links.len() {
@@ -292,7 +292,7 @@ impl<D: Driver> Sharded<D> {
         }
     }
 
-    /// A part of a request was answered.
+    /// Note that a part of a request was answered.
     fn part_answered(&mut self, whole: u32, number: u32, answer: Answer, given: Given) {
         let key = whole as usize;
         let whole = &mut self.wholes[key];

@@ -99,7 +99,7 @@ impl Load {
         engine.shard().assert_invariants();
     }
 
-    /// Waits until everything is answered, well or not. Returns how long that took.
+    /// Wait until everything is answered, well or not. Returns how long that took.
     pub(crate) fn settle<D: Driver>(&mut self, engine: &mut Engine<D>) -> Duration {
         let start = Instant::now();
         while !self.asked.is_empty() {
@@ -109,7 +109,7 @@ impl Load {
         start.elapsed()
     }
 
-    /// Waits until everything is answered, and the backing store has all that is newer elsewhere.
+    /// Wait until everything is answered, and the backing store has all that is newer elsewhere.
     pub(crate) fn finish<D: Driver>(&mut self, engine: &mut Engine<D>) {
         let end = Instant::now() + PATIENCE;
         // The first flush may tell what was lost before.

@@ -246,7 +246,7 @@ fn servers_that_do_not_fit_are_refused() {
     assert!(error.to_string().contains("page_size"), "{error}");
 }
 
-/// Waits until the server is there again.
+/// Wait until the server is there again.
 fn wait_for(driver: &mut NbdDriver, is_connected: bool) {
     let start = Instant::now();
     while driver.is_connected() != is_connected {

@@ -47,7 +47,7 @@ impl Experiment {
 }
 
 impl Architecture {
-    /// One size of RAM, with every transient buffer.
+    /// Run one size of RAM, with every transient buffer.
     fn points(&self, trace: &CompiledTrace, ram_per_ssd: f64) -> Result<Vec<Point>, LabError> {
         let measure = |policy, buffer_pages| {
             let configuration =
@@ -63,7 +63,7 @@ impl Architecture {
         points.collect()
     }
 
-    /// One size of RAM under every reading of how long counts live.
+    /// Run one size of RAM under every reading of the counts' lifetime.
     fn readings(&self, trace: &CompiledTrace, ram_per_ssd: f64) -> Result<Vec<Reading>, LabError> {
         let shares = |policy, buffer_pages, given: &[(String, String)]| {
             let timed = self.configuration(trace, policy, ram_per_ssd, buffer_pages, given)?;

@@ -221,7 +221,7 @@ impl Machine {
         Ok(())
     }
 
-    /// One page access, for which a reader may wait.
+    /// Process one page access, for which a reader may wait.
     fn access(
         &mut self,
         now: Nanos,

@@ -77,7 +77,7 @@ impl SimulatedDriver {
         [ssd, self.disk.next_event()].into_iter().flatten().min()
     }
 
-    /// The operation is complete: its bytes move now.
+    /// Complete the operation: its bytes move now.
     fn complete(&mut self, number: u32) {
         let operation = self.taken.remove(&number);
         self.memory.start(operation.expect("a device completes what it was given"));

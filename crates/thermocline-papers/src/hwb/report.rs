@@ -166,7 +166,7 @@ fn chart(
     }
 }
 
-/// One row per run; the best of each size is marked.
+/// Tabulate one row per run; the best of each size is marked.
 fn runs_table(runs: &[Run]) -> Table {
     let columns = buffer_columns(runs.iter().map(|run| &run.summary));
     let mut header = vec!["buffer".to_owned(), "size".to_owned()];
@@ -265,7 +265,7 @@ pub(super) fn sensitivity(experiment: &Experiment, results: &[WorkloadResult]) -
     }
 }
 
-/// One row per variant, two columns per workload.
+/// Tabulate one row per variant, two columns per workload.
 fn ablation(experiment: &Experiment, results: &[WorkloadResult]) -> Table {
     let mut header = vec!["HWB".to_owned()];
     header.extend(results.iter().map(|result| result.workload.clone()));

@@ -226,7 +226,7 @@ mod tests {
     use crate::format::test_support::{check_bytes, check_bytes_error, check_plain, object, read};
     use thermocline_core::Op::Write;
 
-    /// Two requests and a removal.
+    /// Return two requests and a removal.
     fn trace(version: usize) -> Vec<u8> {
         let mut trace = vec![0; HEADER_BYTES];
         trace[..8].copy_from_slice(&MAGIC.to_le_bytes());

@@ -70,7 +70,7 @@ pub(crate) fn drain(
     Ok((all, reader))
 }
 
-/// The content means `expected`, and its format is recognised.
+/// Check that the content means `expected`, and its format is recognised.
 #[track_caller]
 pub(crate) fn check_bytes(format: FormatName, content: &[u8], expected: &[Request]) {
     let (all, _) = drain(format, content).unwrap();

@@ -51,7 +51,7 @@ fn small() -> CompiledTrace {
     trace.split(Clients::new(2).unwrap(), Split::RoundRobin).unwrap()
 }
 
-/// All that two traces say.
+/// Assert that two traces are equal in everything.
 fn assert_same(found: &CompiledTrace, expected: &CompiledTrace) {
     assert_eq!(found.columns(), expected.columns());
     assert_eq!(found.clients, expected.clients);

@@ -292,7 +292,7 @@ impl Guest {
         Some((u16::try_from(head).unwrap(), bytes))
     }
 
-    /// Waits for the next answer; `found` says how many bytes the request of a head has room for.
+    /// Wait for the next answer; `found` says how many bytes the request of a head has room for.
     pub(crate) fn answer(&mut self, ring: u16, found: impl Fn(u16) -> usize) -> Answer {
         let deadline = Instant::now() + Duration::from_mins(1);
         loop {
@@ -320,7 +320,7 @@ impl Guest {
         }
     }
 
-    /// One request, and its answer.
+    /// Make one request, and return its answer.
     pub(crate) fn call(&mut self, request: (u32, u64), data: &[u8], room: usize) -> Answer {
         self.submit(0, 0, request, data, room, Style { is_indirect: true, parts: 1 });
         self.kick(0);

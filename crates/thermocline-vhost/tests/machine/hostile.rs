@@ -11,7 +11,7 @@ use vmm_sys_util::eventfd::EventFd;
 use super::guest::{Guest, IN, NEXT, OUT, RING_SIZE, Style, WRITE};
 use super::{Random, Running, SECTORS};
 
-/// The device serves others as before.
+/// Check that the device serves others as before.
 fn check_still_serves(running: &Running) {
     let mut guest = running.guest();
     assert_eq!(guest.write(800, &[9; 4096]), 0);

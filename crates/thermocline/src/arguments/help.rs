@@ -154,7 +154,7 @@ fn heading(command: &Command, title: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The paths of all commands that have none below them.
+    /// Collect the paths of all commands that have none below them.
     fn leaves<'a>(command: &'a Command, path: &[&'a str], found: &mut Vec<Vec<&'a str>>) {
         for below in command.get_subcommands() {
             let path = [path, &[below.get_name()]].concat();

@@ -126,7 +126,7 @@ fn open(path: &Path, options: &Reading, drive_bytes: Option<u64>) -> Result<Comp
     reading::open(path, &options)
 }
 
-/// One row per run; the best of each column among equal sizes is marked.
+/// Tabulate one row per run; the best of each column among equal sizes is marked.
 fn table(summaries: &[BufferSummary]) -> String {
     let header = ["policy", "buffer pages"].map(String::from).to_vec();
     let names =

@@ -67,7 +67,7 @@ pub(crate) fn run_all(
     summaries.context("cannot compare")
 }
 
-/// One row per configuration; the best of each column among equal hierarchies is marked.
+/// Tabulate one row per configuration; the best of each column among equal hierarchies is marked.
 pub(crate) fn table(summaries: &[Summary]) -> String {
     let mut header = vec!["policy".to_owned()];
     if let Some(first) = summaries.first() {

@@ -41,7 +41,7 @@ fn spec(options: &HotOptions) -> HotSpec {
     }
 }
 
-/// One row per identifier.
+/// Tabulate one row per identifier.
 fn table(found: &Identification) -> String {
     let header = vec!["identifier".to_owned()];
     let names = |one: &IdentifierSummary| vec![one.label.clone()];

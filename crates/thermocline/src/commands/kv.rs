@@ -98,7 +98,7 @@ fn run_all(
     Ok(summaries?)
 }
 
-/// One row per run; the best of each column among equal tiers is marked.
+/// Tabulate one row per run; the best of each column among equal tiers is marked.
 fn table(trace: &PromptTrace, summaries: &[KvSummary]) -> String {
     let first = summaries.first();
     let tiers = first.map_or(&[][..], |run| &run.tiers);

@@ -235,7 +235,7 @@ fn describe_timing(timing: &TimingSummary) -> String {
     text
 }
 
-/// One row per interval: where it ends, what it hit, and what the policy adapts.
+/// Describe the intervals, one row each: its end, its hits, and the values that the policy adapts.
 fn describe_over_time(summary: &Summary, over_time: &OverTime) -> String {
     let Some(first) = over_time.intervals.first() else { return String::new() };
     let mut header = vec!["accesses".to_owned()];

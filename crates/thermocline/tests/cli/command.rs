@@ -24,7 +24,7 @@ pub(crate) fn json(words: &[&str]) -> Value {
     serde_json::from_str(&text(words)).unwrap()
 }
 
-/// A command fails, prints nothing, and says all of `parts`.
+/// Check that a command fails, prints nothing, and says all of `parts`.
 #[track_caller]
 pub(crate) fn fails(words: &[&str], parts: &[&str]) {
     let output = thermocline(words);

@@ -62,7 +62,7 @@ impl Page {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// Waits until what is at a path is in one of these states.
+    /// Wait until the item at a path is in one of these states.
     fn wait(&self, path: &str, states: &[&str]) -> Value {
         let start = Instant::now();
         loop {

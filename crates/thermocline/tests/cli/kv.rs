@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{fails, json, text};
 
-/// Two conversations of three turns, one after the other.
+/// Return two conversations of three turns, one after the other.
 fn trace(folder: &tempfile::TempDir) -> String {
     let mut lines = String::new();
     for turn in 0..6_u64 {

@@ -247,7 +247,7 @@ fn a_command_whose_terminal_is_gone_is_converted_all_the_same() {
     }
 }
 
-/// Records a command, and sends signals to the recorder, of which one ends it.
+/// Record a command, and send signals to the recorder, of which one ends it.
 fn check_interrupted(ignored: &str, signals: &[&str], number: i32) {
     let folder = tempfile::tempdir().unwrap();
     let (output, raw) = (folder.path().join("x.csv.zst"), folder.path().join("x.raw"));

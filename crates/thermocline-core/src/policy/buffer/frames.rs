@@ -40,7 +40,7 @@ pub(super) fn surrender(nand: Tier, survivors: &[Survivor], out: &mut Actions) {
 }
 
 impl Frames {
-    /// Empty frames.
+    /// Create empty frames.
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
             state: vec![0; setup.geometry.pages() as usize],

@@ -193,7 +193,7 @@ impl Hat {
         }
     }
 
-    /// One page reference.
+    /// Process one page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, access: Access, out: &mut impl Sink) {

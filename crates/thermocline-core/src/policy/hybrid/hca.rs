@@ -372,7 +372,7 @@ const fn holes_of(pages: u32) -> u32 {
 }
 
 impl Hca {
-    /// One page reference.
+    /// Process one page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
@@ -456,7 +456,7 @@ impl Policy for Hca {
         for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
-    /// Every write went through to disk.
+    /// Does nothing: every write went through to disk.
     fn flush(&mut self, _out: &mut Actions) {}
 
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {

@@ -193,7 +193,7 @@ impl LazyCleaning {
         }
     }
 
-    /// One page reference.
+    /// Process one page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {

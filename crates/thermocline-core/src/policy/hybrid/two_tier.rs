@@ -12,13 +12,13 @@
 //!   4 bytes per page that exists and 6 per page of flash besides.
 //! * Cost: that of both algorithms.
 //! * Deviations: (1) The algorithms have their default parameters. (2) An algorithm says itself which
-//!   page leaves, so an inclusive flash cannot spare what memory holds: it is told of memory hits too,
-//!   so that what is used in memory is not idle on flash, and what it evicts nevertheless leaves memory.
-//!   (3) What an algorithm or the admission refuses goes where it would go without that tier; a
-//!   refused page may then be in memory alone, under an inclusive flash as well. (4) A page that moves
-//!   up from a FIFO leaves a place that is free when its turn comes, as in a log on flash. (5) What
-//!   memory serves by itself is no access to flash: admission on second access counts what is offered
-//!   to flash.
+//!   page leaves, so an inclusive flash cannot keep the pages that memory holds: it is told of
+//!   memory hits too, so that what is used in memory is not idle on flash, and what it evicts
+//!   nevertheless leaves memory. (3) What an algorithm or the admission refuses goes where it would
+//!   go without that tier; a refused page may then be in memory alone, under an inclusive flash as
+//!   well. (4) A page that moves up from a FIFO leaves a place that is free when its turn comes, as
+//!   in a log on flash. (5) What memory serves by itself is no access to flash: admission on second
+//!   access counts what is offered to flash.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -197,7 +197,7 @@ impl TwoTier {
         }
     }
 
-    /// Offers a page whose newest copy is at `from` to flash, which lacks it. Returns whether it
+    /// Offers a page whose newest copy is at `from` to flash, which lacks it. Returns `true` if it
     /// took it.
     fn offer(&mut self, page: PageId, op: Op, from: Tier, out: &mut Actions) -> bool {
         let is_open = self.flash.is_some() && self.gate.admits(page);
@@ -267,7 +267,7 @@ impl TwoTier {
         out.drop_copy(page, Tier::RAM);
     }
 
-    /// A write that goes to the disk and leaves no cached copy.
+    /// Write a page to the disk and leave no cached copy.
     fn write_around(&mut self, page: PageId, out: &mut Actions) {
         let is_in_memory = self.memory.contains(page);
         let is_on_flash = self.is_on_flash(page);

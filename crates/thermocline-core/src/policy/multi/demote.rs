@@ -16,9 +16,10 @@
 //!   since it will be demoted from there; and where the tier below has a copy already, a demotion
 //!   makes that the newest and moves no bytes. (3) A write renews the copies that it passes on its
 //!   way to disk. (4) The adaptive variant with ghost caches is left out. (5) With several clients,
-//!   `mru` and `lru` are the authors': what one client demotes or reads enters the shared tiers,
-//!   whoever else holds it. With `remove`, no shared tier holds what a first tier does: a victim
-//!   that another client's first tier holds is only dropped; the last that has it demotes it.
+//!   `mru` and `lru` are the authors': a page that one client demotes or reads enters the shared
+//!   tiers, whoever else holds it. With `remove`, no shared tier holds what a first tier does: a
+//!   victim that another client's first tier holds is only dropped; the last that has it demotes
+//!   it.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -107,7 +108,7 @@ impl Server {
         while self.orders.take_oldest(top).is_some() {}
     }
 
-    /// A client reads or writes a page, and holds it from now on.
+    /// Let a client read or write a page, which it holds from now on.
     fn bring(&mut self, access: Access, held: Held, out: &mut impl Sink) {
         let Access { page, client, .. } = access;
         let top = self.hierarchy.top(client);
@@ -164,7 +165,7 @@ impl Server {
         }
     }
 
-    /// A client gives up a page.
+    /// Let a client give up a page.
     fn take(&mut self, client: u8, page: PageId, out: &mut impl Sink) {
         let top = self.hierarchy.top(client);
         self.leave(top, page);

@@ -76,7 +76,7 @@ impl Server {
         self.lower[self.place(tier)].contains(page)
     }
 
-    /// A client reads or writes a page, and holds it from now on.
+    /// Let a client read or write a page, which it holds from now on.
     fn bring(&mut self, access: Access, held: Held, out: &mut impl Sink) {
         let Access { page, op, client } = access;
         let top = self.hierarchy.top(client);

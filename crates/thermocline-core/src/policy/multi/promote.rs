@@ -59,7 +59,7 @@ struct Order {
 }
 
 impl Order {
-    /// No page of any of these tiers.
+    /// Create empty lists for these tiers.
     fn new(ids: Ids, hierarchy: &Hierarchy, tiers: Range<u8>) -> Self {
         let lists = u32::from(tiers.end - tiers.start);
         let capacities = tiers.map(|tier| hierarchy.capacity(Tier(tier)));

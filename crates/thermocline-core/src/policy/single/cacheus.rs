@@ -259,7 +259,7 @@ impl Replacement for Cacheus {
 }
 
 impl Cacheus {
-    /// A hit in SR: the page moves to R.
+    /// Handle a hit in SR: the page moves to R.
     fn reuse(&mut self, page: PageId, state: u8) {
         // R would have no room.
         if self.capacity_pages == 1 {

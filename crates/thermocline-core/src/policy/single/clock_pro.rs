@@ -283,7 +283,7 @@ impl ClockPro {
         }
     }
 
-    /// The hot hand stops at a hot page, having ended the tests of those that it passed.
+    /// End the tests of all pages that the hot hand passed before it stopped at a hot page.
     fn end_tests_behind_hot_hand(&mut self) {
         if let Some((position, _)) = self.list.oldest(HOT_HAND) {
             self.end_tests_before(position);

@@ -41,7 +41,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Equal weights.
+    /// Create equal weights.
     pub(super) const fn new(seed: u64) -> Self {
         Self { recency: 0.5, draws: SplitMix64::new(seed) }
     }
@@ -171,7 +171,7 @@ impl Once {
 }
 
 impl Frequencies {
-    /// No page is known; at most `tracked` will be at once.
+    /// Create an empty record of at most `tracked` pages at once.
     pub(super) fn new(Space { ids, geometry, .. }: Space<'_>, tracked: u32, ties: Ties) -> Self {
         let numbers = Numbers::new(ids, tracked);
         Self {
@@ -194,7 +194,7 @@ impl Frequencies {
         self.numbers.find(page).map_or_else(Known::default, |number| self.known[number as usize])
     }
 
-    /// A reference to a page of the cache.
+    /// Process a reference to a page of the cache.
     #[inline]
     pub(super) fn refer(&mut self, page: PageId, time: u64) {
         let known = self.known_mut(page);
@@ -259,7 +259,7 @@ impl Frequencies {
         self.numbers.page(least.expect("a full cache has a page").1)
     }
 
-    /// A page leaves the cache, but its references are remembered.
+    /// Evict a page from the cache, but remember its references.
     pub(super) fn evict(&mut self, page: PageId, time: u64) {
         let known = self.known_mut(page);
         known.time = time;
@@ -267,7 +267,7 @@ impl Frequencies {
         self.cached_pages -= 1;
     }
 
-    /// A page leaves the cache, if it is there, and what is known of it is forgotten.
+    /// Remove a page from the cache, if it is there, and forget its references.
     pub(super) fn forget(&mut self, page: PageId) {
         if let Some(number) = self.numbers.find(page) {
             let known = core::mem::take(&mut self.known[number as usize]);

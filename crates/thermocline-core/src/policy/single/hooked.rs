@@ -17,17 +17,17 @@ use crate::{Op, PageId};
 
 /// The order in which a caller keeps the pages of a cache.
 pub trait Hooks: Debug {
-    /// A page in the cache is referenced.
+    /// Note a reference to a page in the cache.
     fn hit(&mut self, page: PageId, op: Op);
 
-    /// A page enters the cache, which has room for it.
+    /// Admit a page to the cache, which has room for it.
     fn miss(&mut self, page: PageId, op: Op);
 
     /// Choose the page that leaves the full cache for `page`, or `page` itself to refuse it. The
     /// chosen page is gone from then on, and [`miss`](Self::miss) follows.
     fn evict(&mut self, page: PageId, op: Op) -> PageId;
 
-    /// The hierarchy takes a page out of the cache.
+    /// Remove a page that the hierarchy takes out of the cache.
     fn remove(&mut self, page: PageId);
 
     /// Hear that [`evict`](Self::evict) chose a `victim` that is not in the cache. `page` is refused.

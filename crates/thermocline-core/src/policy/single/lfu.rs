@@ -231,7 +231,7 @@ impl Replacement for Lfu {
         records_bytes + self.once.memory_bytes() + self.often.memory_bytes()
     }
 
-    /// The counts.
+    /// Return the size of the counts.
     fn metadata_bytes(&self) -> usize {
         self.held_pages as usize * size_of::<u32>()
     }

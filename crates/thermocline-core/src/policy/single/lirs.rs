@@ -193,7 +193,7 @@ impl Replacement for Lirs {
 }
 
 impl Lirs {
-    /// A page of which nothing is known: it is LIR while there is room for such, and HIR then.
+    /// Process an unknown page: it is LIR while there is room for such, and HIR then.
     fn refer_to_unknown(&mut self, page: PageId) -> Outcome {
         if self.lir_pages < self.lir_capacity_pages {
             self.log.touch(page, LIR);

@@ -226,7 +226,7 @@ impl Lru2 {
         number
     }
 
-    /// A reference to a page in the cache.
+    /// Process a reference to a page in the cache.
     #[inline]
     fn renew(&mut self, page: PageId) {
         let is_correlated = self.is_correlated(page);
@@ -241,7 +241,7 @@ impl Lru2 {
         history.last = self.now;
     }
 
-    /// A reference to a page that enters the cache.
+    /// Process a reference to a page that enters the cache.
     #[inline]
     fn enter(&mut self, page: PageId) {
         let number = self.number_of_new(page);

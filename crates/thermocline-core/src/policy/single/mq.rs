@@ -149,8 +149,8 @@ impl Mq {
         self.expires_at[number as usize] = self.now.saturating_add(self.life_time());
     }
 
-    /// The paper's `Adjust`: moves the least recently used page of each queue one down if its time
-    /// has come.
+    /// Move the least recently used page of each queue one down if its time has come: the paper's
+    /// `Adjust`.
     fn sink(&mut self) {
         self.now += 1;
         for queue in 1..self.queues {

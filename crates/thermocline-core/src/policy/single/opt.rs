@@ -78,7 +78,7 @@ impl Opt {
         victim
     }
 
-    /// A page in the cache is accessed then.
+    /// Note that a page in the cache is accessed at that time.
     #[inline]
     fn note_coming(&mut self, access: usize) {
         self.coming.insert(access);
@@ -96,7 +96,7 @@ impl Opt {
         }
     }
 
-    /// The page of the farthest access is the next to leave: it will be looked up soon.
+    /// Set the farthest access: its page is the next to leave, and will be looked up soon.
     #[inline]
     fn set_farthest(&mut self, access: usize) {
         self.farthest = access;

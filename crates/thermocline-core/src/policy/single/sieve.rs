@@ -81,7 +81,7 @@ impl Replacement for Sieve {
         self.pages.find(page).is_some()
     }
 
-    /// A hand that stands on the page goes on to the next one.
+    /// Forget the page; a hand that stands on it goes on to the next one.
     fn forget(&mut self, page: PageId) {
         let Some(position) = self.pages.find(page) else { return };
         if self.hand == Some(page) {

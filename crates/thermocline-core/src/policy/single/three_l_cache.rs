@@ -228,8 +228,8 @@ impl Replacement for ThreeLCache {
 }
 
 impl ThreeLCache {
-    /// A reference to a known page: what it teaches, and what is known of the page then. A remembered
-    /// page is in no list afterwards.
+    /// Process a reference to a known page: learn from it, and update the record of the page. A
+    /// remembered page is in no list afterwards.
     fn meet_again(&mut self, frame: u32, is_cached: bool) {
         let record = *self.lists.value(frame);
         let distance = age(self.now, &record);
@@ -347,7 +347,8 @@ impl ThreeLCache {
         u32::try_from(self.found.len()).expect("frames are counted with u32")
     }
 
-    /// The oldest newcomers that are still cached, where there are more than the share reserved for them.
+    /// Find the oldest newcomers that are still cached, if there are more than the share reserved
+    /// for them.
     fn find_newcomers(&mut self, found: &mut Vec<u32>) {
         let cached = self.lists.len(CACHED);
         let candidates_max = self.pointer.candidates(u64::from(cached)) * 3 / 2;
@@ -405,7 +406,7 @@ impl ThreeLCache {
         self.predictions.push(frame, key, members, |frame| prediction(lists, frame));
     }
 
-    /// The page of a frame is no candidate any more.
+    /// Remove the page of a frame from the candidates.
     fn unpredict(&mut self, frame: u32) {
         let urgency = &mut self.lists.value_mut(frame).urgency;
         if core::mem::replace(urgency, UNPREDICTED) != UNPREDICTED {
@@ -511,7 +512,7 @@ mod tests {
         (algorithm.build)(space, &values)
     }
 
-    /// One page of the small loop, then `stride` of the large one, and so on.
+    /// Generate one page of the small loop, then `stride` of the large one, and so on.
     fn two_loops(small: u32, large: u32, stride: u32, references: u32) -> Vec<u32> {
         let mut large_page = (0..large).cycle();
         let mut small_page = (large..large + small).cycle();

@@ -70,7 +70,7 @@ impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
         self.algorithm.contains(page)
     }
 
-    /// The histogram keeps its counts: pages share them.
+    /// Forget a page; the histogram keeps its counts, because pages share them.
     fn forget(&mut self, page: PageId) {
         self.algorithm.forget(page);
     }

@@ -134,7 +134,7 @@ impl Replacement for WTinyLfu {
         self.segments.find(page).is_some()
     }
 
-    /// The histogram keeps its counts: pages share them.
+    /// Forget a page; the histogram keeps its counts, because pages share them.
     fn forget(&mut self, page: PageId) {
         if let Some(position) = self.segments.find(page) {
             self.segments.remove(self.segments.queue_at(position), position);
@@ -170,7 +170,7 @@ impl Replacement for WTinyLfu {
 }
 
 impl WTinyLfu {
-    /// The oldest page of the window leaves it, for the main cache or for good.
+    /// Move the oldest page of the window to the main cache, or evict it.
     #[inline]
     fn leave_window(&mut self) -> Option<PageId> {
         let main_pages = self.segments.len(PROBATION) + self.segments.len(PROTECTED);

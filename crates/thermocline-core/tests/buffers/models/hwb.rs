@@ -299,7 +299,7 @@ impl Hwb {
         (long_term, record.average / prediction)
     }
 
-    /// The end of a period moves sigma.
+    /// Move sigma at the end of a period.
     fn adjust_sigma(&mut self, step: f64) {
         let [rewritten, flushed] = std::mem::take(&mut self.observed);
         if rewritten.is_empty() || flushed.is_empty() {
@@ -351,7 +351,8 @@ impl Hwb {
         self.totals.writes /= 2.0;
     }
 
-    /// The update before any decision; whether the page is a ghost, which it then no longer is.
+    /// Update the history before any decision; return `true` if the page was a ghost, which it is
+    /// no longer.
     fn note_write(&mut self, page: u64) -> bool {
         if let Some((step, period)) = self.setup.sigma_step {
             if self.records.contains_key(&page) {
@@ -462,7 +463,7 @@ impl Hwb {
         self.insert_cold(page);
     }
 
-    /// A displaced page comes to its block; soft regions hold as many pages as before.
+    /// Put a displaced page into its block; soft regions hold as many pages as before.
     fn insert_cold(&mut self, page: u64) {
         if self.setup.regions == Regions::Strict {
             self.make_room(page);
@@ -563,7 +564,7 @@ impl Hwb {
         }
     }
 
-    /// The sheet's section 8; the conservation of pages is the driver's to check.
+    /// Assert the sheet's section 8; the driver checks the conservation of pages.
     fn assert_invariants(&self) {
         let resident = self.dirty();
         let counts = [self.hot.len(), self.warm.len(), self.cold.page_count()];

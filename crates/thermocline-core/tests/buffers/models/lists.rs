@@ -50,7 +50,7 @@ struct List {
 }
 
 impl List {
-    /// One access; `victim` says which place a full list gives up.
+    /// Process one access; `victim` says which place a full list gives up.
     fn access(
         &mut self,
         page: u64,

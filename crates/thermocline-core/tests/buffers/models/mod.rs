@@ -26,8 +26,8 @@ pub(crate) use lists::{Cfdc, Cflru, Lru, LruWsr};
 
 /// A specification that can be stepped.
 pub(crate) trait BufferModel {
-    /// One page access; returns the batches flushed to NAND by it, each batch the ascending pages
-    /// of one block (or one page), in the order of flushing.
+    /// Process one page access; return the batches flushed to NAND by it, each batch the ascending
+    /// pages of one block (or one page), in the order of flushing.
     fn access(&mut self, page: u64, write: bool) -> Vec<Vec<u64>>;
     /// Return `true` if the page is in the buffer.
     fn contains(&self, page: u64) -> bool;

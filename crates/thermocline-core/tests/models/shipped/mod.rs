@@ -115,7 +115,7 @@ impl Store {
 pub(crate) trait Device {
     /// Return the version of a page, and all that follows.
     fn read(&mut self, page: u32, store: &mut Store) -> u64;
-    /// A new version of a page, from memory or from above, and all that follows.
+    /// Write a new version of a page, from memory or from above, with all that follows.
     fn write(&mut self, page: u32, version: u64, is_eviction: bool, store: &mut Store);
     /// Return the pages whose copy on flash is newer than the disk's, as the cache has it.
     fn dirty(&self) -> BTreeSet<u32>;

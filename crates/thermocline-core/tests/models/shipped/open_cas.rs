@@ -202,7 +202,7 @@ impl OpenCas {
         self.note_change(line, false);
     }
 
-    /// A chunk has one dirty line more, or one less.
+    /// Note that a chunk has one dirty line more, or one less.
     fn note_change(&mut self, line: u32, is_dirty: bool) {
         let Cleaning::Acp(acp) = &mut self.cleaning else { return };
         let chunk = line / acp.chunk_lines;

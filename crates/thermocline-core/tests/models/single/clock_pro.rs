@@ -82,7 +82,7 @@ impl ClockPro {
         place
     }
 
-    /// The hot hand demotes one page, unless it meets the candidate before.
+    /// Let the hot hand demote one page, unless it meets the candidate before.
     fn run_hot_hand(&mut self, candidate: u32) -> bool {
         loop {
             let Some(hand) = self.hand(|entry| entry.kind == Kind::Hot) else { return false };
@@ -100,7 +100,7 @@ impl ClockPro {
         }
     }
 
-    /// A page referenced on its test moves to the head, if possible as a hot one.
+    /// Move a page referenced on its test to the head, if possible as a hot one.
     fn turn_hot(&mut self, page: u32, is_resident: bool) {
         self.adapt(true);
         let mut is_hot = true;

@@ -126,7 +126,7 @@ impl ThreeLCache {
         is_sample
     }
 
-    /// A page is about to leave its list.
+    /// Step over a page that is about to leave its list.
     fn step_over(&mut self, place: Place) {
         self.expected.remove(&place);
         if self.walk.next == Some(place) {

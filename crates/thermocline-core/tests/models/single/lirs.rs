@@ -41,8 +41,8 @@ impl Lirs {
         Some(front)
     }
 
-    /// The page becomes LIR, "and the LIR block in the bottom of stack S is moved to the end of list
-    /// Q with its status changed to HIR".
+    /// Make the page LIR, "and the LIR block in the bottom of stack S is moved to the end of list Q
+    /// with its status changed to HIR".
     fn promote(&mut self, page: u32) {
         self.lir.insert(page);
         if self.lir.len() > self.lir_capacity {

@@ -113,7 +113,7 @@ impl Queue {
         }
     }
 
-    /// A hit does not move a page of a FIFO.
+    /// Handle a hit, which does not move a page of a FIFO.
     fn hit(&mut self, page: u32) {
         if self.rule != "fifo" {
             self.take(page);

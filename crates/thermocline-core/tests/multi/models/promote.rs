@@ -55,7 +55,7 @@ impl Promote {
         times().max().unwrap_or(0) - times().min().unwrap_or(0)
     }
 
-    /// A request reaches a lower tier from the one above.
+    /// Adapt to a request that reaches a lower tier from the one above.
     fn adapt(&mut self, above: usize, tier: usize) {
         let [higher, own] = [self.life(above), self.life(tier)].map(|life| life as f64);
         let size = self.sizes[tier] as f64;

@@ -65,7 +65,7 @@ impl Checkpoints {
         Self { generations, changed: BTreeSet::new(), current: None }
     }
 
-    /// A record about the slot is durable.
+    /// Note that a record about the slot is durable.
     pub(super) fn mark(&mut self, slot: u32) {
         self.changed.insert(slot / slots_per_block());
     }
@@ -102,7 +102,7 @@ impl Checkpoints {
         })
     }
 
-    /// A sync begins.
+    /// Note that a sync begins.
     pub(super) fn sync_started(&mut self) {
         if self.needs_sync()
             && let Some(checkpoint) = &mut self.current
@@ -146,7 +146,7 @@ impl Checkpoints {
         Some(TableBlock { number, generation: *generation, copy })
     }
 
-    /// A block was written, or failed for good.
+    /// Note that a block was written, or failed for good.
     pub(super) const fn block_done(&mut self) {
         if let Some(checkpoint) = &mut self.current {
             checkpoint.in_flight -= 1;

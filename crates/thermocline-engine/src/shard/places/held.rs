@@ -23,13 +23,13 @@ impl Held {
         Self { counts: vec![0; parts.min((places / PLACES_PER_COUNT).max(COUNTS_MIN))] }
     }
 
-    /// The page is held from now on.
+    /// Note that the page is held from now on.
     pub(super) fn add(&mut self, page: u64) {
         let count = self.count_of(page / PART_PAGES);
         self.counts[count] += 1;
     }
 
-    /// The page is no longer held.
+    /// Note that the page is no longer held.
     pub(super) fn remove(&mut self, page: u64) {
         let count = self.count_of(page / PART_PAGES);
         self.counts[count] -= 1;

@@ -49,13 +49,13 @@ impl Named {
         !self.ids.contains_key(&page)
     }
 
-    /// The page has this id as long as it is held.
+    /// Give the page this id as long as it is held.
     pub(super) fn send_away(&mut self, page: u64, id: PageId) {
         self.ids.insert(page, id);
         self.pages.insert(id, page);
     }
 
-    /// The page is no longer held.
+    /// Forget a page that is no longer held.
     pub(super) fn forget(&mut self, page: u64) {
         if let Some(id) = self.ids.remove(&page) {
             self.pages.remove(&id);

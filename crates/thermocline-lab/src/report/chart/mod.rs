@@ -106,7 +106,7 @@ pub trait Drawn {
 mod tests {
     use super::*;
 
-    /// One chart of each kind, with names that HTML would read as tags.
+    /// Return one chart of each kind, with names that HTML would read as tags.
     fn all() -> Vec<Chart> {
         let names = ["a < b & \"c\"", "lru"];
         let series =

@@ -261,7 +261,7 @@ impl Area<'_> {
         }
     }
 
-    /// A line per style, through its rows.
+    /// Draw a line per style, through its rows.
     fn lines(&mut self, rows: &[Row]) {
         for of_style in rows.chunk_by(|one, other| one.style == other.style) {
             let points: Vec<String> = of_style
@@ -292,7 +292,7 @@ impl Area<'_> {
         }
     }
 
-    /// A number on its cell.
+    /// Draw a number on its cell.
     fn written(&mut self, row: &Row, (x, y): (f64, f64), text: &str) {
         let ink = if self.share_of_colours(row) > 0.5 { "#fff" } else { "#000" };
         let text = escape(text);

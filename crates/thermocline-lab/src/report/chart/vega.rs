@@ -30,7 +30,7 @@ pub(super) fn specification(plot: &Plot) -> Value {
     found
 }
 
-/// One specification of several charts, side by side.
+/// Return one specification of several charts, side by side.
 pub(super) fn side_by_side<'a>(plots: impl IntoIterator<Item = &'a Plot>) -> Value {
     let mut data = Data::default();
     let narrow = |plot: &Plot| {

@@ -101,7 +101,7 @@ impl Ask {
         }
     }
 
-    /// One configuration.
+    /// Return one configuration.
     ///
     /// # Errors
     /// If the specification is invalid, with a description of valid values.

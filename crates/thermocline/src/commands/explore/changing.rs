@@ -37,7 +37,7 @@ impl<T> Changing<T> {
         look(&versioned.value, versioned.version)
     }
 
-    /// Waits until the version is above this one, but not for long.
+    /// Wait until the version is above this one, but not for long.
     pub(super) async fn wait_after(&self, version: u64) {
         let mut receiver = self.0.subscribe();
         let is_newer = receiver.wait_for(|versioned| versioned.version > version);

@@ -145,7 +145,7 @@ impl Study {
         self.change(|state| state.phase = Phase::Stopped);
     }
 
-    /// Waits until there is more than in this version, but not for long.
+    /// Wait until there is more than in this version, but not for long.
     pub(super) async fn wait_after(&self, version: u64) {
         self.state.wait_after(version).await;
     }

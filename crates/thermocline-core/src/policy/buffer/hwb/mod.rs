@@ -418,7 +418,7 @@ impl Hwb {
         }
     }
 
-    /// A write of a page that is not in the buffer: cases 1 and 2.
+    /// Write a page that is not in the buffer: cases 1 and 2.
     fn miss(&mut self, page: PageId, is_ghost: bool, out: &mut Actions) {
         self.make_room(out);
         // Case 1 is a new page, case 2 a page that was rewritten soon after it left.

@@ -66,17 +66,17 @@ impl Sigma {
         self.value * frequency + (1.0 - self.value) * distance
     }
 
-    /// A page that is known is written again; its terms are those before the write.
+    /// Note that a known page is written again; its terms are those before the write.
     pub(super) fn rewritten(&mut self, terms: [f64; 2]) {
         self.rewritten.add(terms);
     }
 
-    /// A page is evicted.
+    /// Note that a page is evicted.
     pub(super) fn evicted(&mut self, terms: [f64; 2]) {
         self.evicted.add(terms);
     }
 
-    /// A period ends.
+    /// End a period.
     pub(super) fn adjust(&mut self) {
         let (rewritten, evicted) =
             (core::mem::take(&mut self.rewritten), core::mem::take(&mut self.evicted));
@@ -105,7 +105,7 @@ mod tests {
         Sigma { value: 0.5, step, rewritten, evicted }
     }
 
-    /// The weight after periods in which pages had these terms.
+    /// Check the weight after periods in which pages had these terms.
     fn check(periods: usize, rewritten: [f64; 2], evicted: [f64; 2], expected: f64) {
         let mut sigma = sigma(0.05);
         for _ in 0..periods {

@@ -136,7 +136,7 @@ impl History {
 }
 
 impl Frequencies {
-    /// Periods of so many page writes; a single one if none.
+    /// Create periods of `length` page writes; a single one if `None`.
     pub(super) fn new(length: Option<u64>, pages: u32) -> Self {
         Self {
             length,

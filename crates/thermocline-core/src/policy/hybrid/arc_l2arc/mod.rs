@@ -226,7 +226,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl ArcL2arc {
-    /// One page reference.
+    /// Process one page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {

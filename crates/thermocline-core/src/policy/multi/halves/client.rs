@@ -12,13 +12,13 @@ use crate::{Op, PageId, Setup};
 
 /// Services that a client's half asks for.
 pub trait Link {
-    /// The client reads the page from its own tier.
+    /// Let the client read the page from its own tier.
     fn serve(&mut self, page: PageId);
 
-    /// The server is told something. It receives all messages of a client in the order of these calls.
+    /// Send the server a message. It receives all messages of a client in the order of these calls.
     fn send(&mut self, message: Message);
 
-    /// The client's tier gives up a page. If the page is demoted, the message goes before.
+    /// Drop a page from the client's tier. If the page is demoted, the message goes before.
     fn drop_copy(&mut self, page: PageId);
 }
 
@@ -47,7 +47,7 @@ impl ClientHalf {
         Self { order, capacity_pages, victims }
     }
 
-    /// One page reference of this client, after which it holds the page.
+    /// Process one page reference of this client, after which it holds the page.
     #[inline]
     pub fn access(&mut self, page: PageId, op: Op, link: &mut impl Link) {
         let is_held = self.order.contains(page);

@@ -64,7 +64,7 @@ impl<S: Receive> Joined<S> {
         Self { hierarchy: Hierarchy::new(setup), clients, server }
     }
 
-    /// One page reference.
+    /// Process one page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, access: Access, out: &mut impl Sink) {

@@ -10,7 +10,7 @@ use super::queues::Queue;
 use crate::action::Sink;
 
 impl<const STRATEGY: u8> Hfa<STRATEGY> {
-    /// A level receives a page, and each that has no room left hands one on.
+    /// Let a level receive a page; each level that has no room left hands one on.
     ///
     /// A page that would be its level's next victim at once enters no queue, and leaves no trace
     /// but its hint.
@@ -47,7 +47,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// A page enters the first queue; the page that has to leave the level for it, taken out.
+    /// Put a page into the first queue; return the page that has to leave the level for it, taken
+    /// out.
     #[inline]
     pub(super) fn enter_q1(&mut self, level: usize, frame: u32) -> Option<u32> {
         self.put((level, Queue::Q1), frame);
@@ -63,7 +64,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         (!has_room).then(|| self.take_victim(level))
     }
 
-    /// A page enters the second queue; the page that has to leave the level for it, taken
+    /// Put a page into the second queue; return the page that has to leave the level for it, taken
     /// out: that page itself if it is the coldest.
     #[inline]
     fn enter_q2(&mut self, level: usize, frame: u32) -> Option<u32> {

@@ -29,12 +29,12 @@ pub(super) struct HitCounts {
 }
 
 impl HitCounts {
-    /// No page.
+    /// Create an empty count.
     pub(super) const fn new() -> Self {
         Self { few: Vec::new(), has_few: [0; WORD], has_word: 0, many: BTreeMap::new() }
     }
 
-    /// A page with so many hits enters the queue.
+    /// Note that a page with `hits` hits enters the queue.
     #[inline]
     pub(super) fn add(&mut self, hits: u32) {
         let index = hits as usize;
@@ -50,7 +50,7 @@ impl HitCounts {
         self.has_word |= 1 << (index / WORD);
     }
 
-    /// A page with so many hits leaves the queue.
+    /// Note that a page with `hits` hits leaves the queue.
     #[inline]
     pub(super) fn remove(&mut self, hits: u32) {
         let index = hits as usize;

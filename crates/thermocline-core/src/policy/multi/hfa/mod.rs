@@ -15,8 +15,8 @@
 //!   moves; sparse, the first two and 10 more per page that is cached or has a hint, and 26 per page
 //!   that is cached or has a history of moves; 64 bytes per cached page, one cache line; 4 more and 44 per
 //!   hotness in a second queue if D-HFA sorts that; for P-HFA 44 more, for H-HFA 56 and 44 per hint value
-//!   in a second queue; 16 per hit of late, at most two of them per cached page; 20 per record that a
-//!   table of hints may hold, 56 more if it has many hints; for Oracle HFA 16 per hint.
+//!   in a second queue; 16 per recent hit, at most two of them per cached page; 20 per record that
+//!   a table of hints may hold, 56 more if it has many hints; for Oracle HFA 16 per hint.
 //! * Cost: per page that moves, amortised O(k) for its hints and O(log n) for its queues; with
 //!   D-HFA, O(1) for a queue that holds pages as hot. The paper's bubble sort is O(n) in the worst
 //!   case, a cold queue whose last page is hit, or a page that enters behind equally hot ones; the
@@ -336,7 +336,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             || self.frame_at(self.levels.len(), page) != ABSENT
     }
 
-    /// One client: notes the frame of a page that enters the caches, or that it left them.
+    /// Note the frame of a page that enters the caches, or that it left them, with one client.
     #[inline]
     fn set_frame_of(&mut self, page: PageId, frame: u32) {
         if self.clients == Clients::ONE {
@@ -388,7 +388,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// One page reference.
+    /// Process one page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, access: Access, out: &mut impl Sink) {

@@ -214,7 +214,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// A hit that moves the page to no other tier.
+    /// Handle a hit that moves the page to no other tier.
     #[inline]
     fn stay(&mut self, frame: u32, (level, queue): Place, out: &mut impl Sink) {
         let hotness = self.refresh(frame, (level, queue));
@@ -433,7 +433,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         frequency
     }
 
-    /// A level receives a page that no queue holds, and hands on what it has no room for.
+    /// Let a level receive a page that no queue holds; the level hands on pages that it has no room
+    /// for.
     #[inline]
     fn receive(&mut self, level: usize, frame: u32, carried: f64, way: Way, out: &mut impl Sink) {
         if Self::STRATEGY == Strategy::Demote {

@@ -145,7 +145,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.expired = expired;
     }
 
-    /// An oracle: looks at the pages whose hints count from this period on, or no longer.
+    /// Look at the pages whose hints count from this period on, or no longer, for an oracle.
     fn review_foretold(&mut self) {
         let foretold = core::mem::take(&mut self.foretold);
         let newest = (self.period + u64::from(self.settings.k)).saturating_sub(1);

@@ -12,7 +12,7 @@
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 3.2.3.
 //! * State: 256 bytes, 4 per page, and 44 per run.
-//! * Cost: O(1) to insert a page as hot as one of late and to remove a page of a longer run, O(log
+//! * Cost: O(1) to insert a page as hot as a recent one and to remove a page of a longer run, O(log
 //!   runs) where a run begins or ends; O(1) to find the coldest page.
 //! * Deviations: none; the paper's bubble sort keeps the same order in O(n) per page.
 
@@ -84,7 +84,7 @@ impl Runs {
         Entry { run: self.begin(bits, page), behind: None }
     }
 
-    /// A page leaves, of which the next newer and the next older page of its run are given.
+    /// Remove a page; the next newer and the next older page of its run are given.
     #[inline]
     pub(super) fn remove(&mut self, id: u32, newer: Option<u32>, older: Option<u32>) {
         let run = &mut self.table[id as usize];

@@ -163,7 +163,7 @@ impl Recorder {
         fs::read_to_string(&self.errors).unwrap_or_default().trim_end().to_owned()
     }
 
-    /// Waits for one that ends by itself.
+    /// Wait for one that ends by itself.
     pub(super) fn wait(&mut self) -> Result<ExitStatus> {
         self.child.wait().with_context(|| format!("cannot wait for {}", self.with.program()))
     }

@@ -41,7 +41,7 @@ const PARTING_MOST: Duration = Duration::from_secs(2);
 /// More than a line of strace has.
 const LINE_BYTES: u64 = 1 << 20;
 
-/// Records these processes, and what they have begun and begin, into the file `raw`.
+/// Record these processes, with all that they have started and start later, into the file `raw`.
 pub(super) fn record(roots: &[u32], raw: &Path, signals: &Signals) -> Result<()> {
     let mut attached = attach(roots, raw, signals)?;
     let tracer = attached.strace.id();
@@ -111,7 +111,7 @@ impl Attached {
         Ok(Self { strace, errors, descendants: wanted.len() - roots.len(), tasks })
     }
 
-    /// Waits until strace has the processes; returns those that it leaves out.
+    /// Wait until strace has the processes; return those that it leaves out.
     fn settle(&mut self, roots: &[u32], signals: &Signals) -> Result<Vec<u32>> {
         let (begun, tracer) = (Instant::now(), self.strace.id());
         loop {

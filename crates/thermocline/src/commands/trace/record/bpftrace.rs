@@ -52,7 +52,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Records into the file `raw`; a command's status.
+/// Record into the file `raw`; return a command's status.
 pub(super) fn record(
     target: &Target<'_>,
     raw: &Path,
@@ -90,7 +90,7 @@ pub(super) fn record(
     }
 }
 
-/// Records a command that waits at a pipe for its start.
+/// Record a command that waits at a pipe for its start.
 fn run(
     child: &mut Child,
     pipe: &Path,
@@ -170,7 +170,7 @@ fn start(wanted: &[u32], folder: &Path, raw: &Path) -> Result<Child> {
     Ok(child)
 }
 
-/// Waits until the script has said that it runs.
+/// Wait until the script has said that it runs.
 fn wait_until_ready(
     recorder: &mut Child,
     folder: &Path,

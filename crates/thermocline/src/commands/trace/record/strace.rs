@@ -63,7 +63,7 @@ pub(super) fn mode() -> Result<Mode> {
     );
 }
 
-/// Records into the file `raw`; a command's status.
+/// Record into the file `raw`; return a command's status.
 pub(super) fn record(
     target: &Target<'_>,
     mode: Mode,

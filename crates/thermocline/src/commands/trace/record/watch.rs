@@ -50,7 +50,7 @@ pub(super) fn is_everywhere(signal: Signal) -> bool {
     signal == Signal::INT && std::io::stdin().is_terminal()
 }
 
-/// Waits until `child` ends; `pass_on` is given the signals that come meanwhile.
+/// Wait until `child` ends; `pass_on` is given the signals that come meanwhile.
 pub(super) fn wait(
     child: &mut Child,
     raw: &Path,

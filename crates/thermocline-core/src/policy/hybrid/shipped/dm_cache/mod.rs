@@ -336,7 +336,7 @@ impl DmCache {
         }
     }
 
-    /// The end of a request: periods that have passed end.
+    /// End a request: periods that have passed end.
     fn tick(&mut self, now: Nanos) {
         if self.periods.has_passed(WRITEBACK, now) {
             self.dirty.age();
@@ -397,7 +397,7 @@ impl BlockCache for DmCache {
         self.write_back_all(out);
     }
 
-    /// Blocks come back of which every page did, the one written last with the best right.
+    /// Restore blocks of which every page survived, those written last if there are too many.
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
         let mut counts: BTreeMap<u32, (usize, bool)> = BTreeMap::new();
         for &Survivor { page, is_dirty } in survivors {

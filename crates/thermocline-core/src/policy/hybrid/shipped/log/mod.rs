@@ -182,7 +182,7 @@ impl LogCache {
         if self.regions.contains(page) { Tier::FLASH } else { Tier::DISK }
     }
 
-    /// A write that RAM holds: the store gets it at once, and flash forgets the page.
+    /// Handle a write that RAM holds: the store gets it at once, and flash forgets the page.
     fn written(&mut self, page: PageId, out: &mut Actions) {
         out.copy(page, Tier::RAM, Tier::DISK);
         self.from_flash.remove(page);

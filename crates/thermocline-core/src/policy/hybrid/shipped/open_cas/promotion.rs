@@ -21,7 +21,7 @@ pub(super) struct Nhit {
 }
 
 impl Nhit {
-    /// If it is chosen; `lines` is the size of the cache, which takes nothing if it has none.
+    /// Create the counters, if they are chosen; `lines` is the size of the cache.
     pub(super) fn new(ids: Ids, lines: u32, values: &Values) -> Option<Self> {
         if lines == 0 || values.choice("promotion") != "nhit" {
             return None;
