@@ -1,4 +1,4 @@
-//! How fast the SSD model runs: a skewed stream on an `NVMe` drive, in time and without.
+//! Measures the speed of the SSD model: a skewed stream on an `NVMe` drive, in time and without.
 //!
 //! Run with `cargo run --release --package thermocline-device --example ssd_speed [REQUESTS [WRITES
 //! [GIB [PRESET]]]]`; WRITES is the share of writes. The times are those of the clock on the wall.
@@ -84,7 +84,8 @@ fn closed_loop(drive: &mut Ssd, requests: &[DeviceRequest]) -> Result<Nanos, Box
     Ok(last)
 }
 
-/// Pages whose popularity falls as a power of their rank; ranks are scattered over the drive.
+/// Return the pages whose popularity falls as a power of their rank; ranks are scattered over the
+/// drive.
 fn skewed(pages: u64, count: usize, writes: f64) -> Vec<DeviceRequest> {
     let mut state = 0_u64;
     let mut unit = || {

@@ -15,13 +15,13 @@ use crate::presets::built_in;
 pub struct Device {
     /// Its name, by which users choose it.
     pub name: String,
-    /// What it is, in one line.
+    /// Description, in one line.
     pub summary: String,
     /// Reading a page, in milliseconds.
     pub read_ms: f64,
     /// Writing a page, in milliseconds.
     pub write_ms: f64,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub source: String,
 }
 
@@ -29,7 +29,7 @@ pub struct Device {
 #[derive(Clone, Debug)]
 pub struct Catalogue(Vec<Device>);
 
-/// Why a device could not be had.
+/// Reason why a device is unavailable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -56,7 +56,7 @@ pub enum DeviceError {
         "the device file is invalid: {reason}; expected one table per device, as in\n[my-ssd]\nread_ms = 0.09\nwrite_ms = 0.03"
     )]
     BadFile {
-        /// What is wrong, with line and column.
+        /// Fault, with line and column.
         reason: String,
     },
 }
@@ -72,18 +72,18 @@ struct FileEntry {
     source: String,
 }
 
-/// The presets of the cost model, in the order in which they are listed.
+/// Return the presets of the cost model, in the order in which they are listed.
 pub fn presets() -> &'static [Device] {
     &built_in().costs
 }
 
 impl Device {
-    /// The device's costs, as policies and reports take them.
+    /// Return the device's costs, as policies and reports take them.
     pub fn page_cost(&self) -> PageCost {
         PageCost { read_ms: self.read_ms, write_ms: self.write_ms }
     }
 
-    /// A device that is known by its costs alone; `name` is for messages.
+    /// Create a device that is known by its costs alone; `name` is for messages.
     ///
     /// # Errors
     /// [`DeviceError::BadCost`] if a cost is below 0 or not a number.
@@ -119,12 +119,12 @@ impl Default for Catalogue {
 }
 
 impl Catalogue {
-    /// All devices, in the order in which they are listed.
+    /// Return all devices, in the order in which they are listed.
     pub fn devices(&self) -> &[Device] {
         &self.0
     }
 
-    /// The device of that name; of several, the one added last.
+    /// Return the device of that name; of several, the one added last.
     ///
     /// # Errors
     /// [`DeviceError::Unknown`] if there is none.

@@ -1,4 +1,4 @@
-//! What a page transfer costs on a device: presets with their sources, and your own.
+//! Costs of page transfers on devices: presets with their sources, and your own.
 //!
 //! The cost model charges a constant per page read and per page write of each tier and sums it up,
 //! as the papers do. A [`Device`] is one such pair of constants; the [presets](presets()) name the

@@ -21,7 +21,7 @@ pub(crate) struct Presets {
     pub(crate) hdds: Vec<HddConfig>,
 }
 
-/// Why the file is refused: the row, and the key with what would be right.
+/// Reason why the file is refused: the row, and the key with a description of valid values.
 #[derive(Debug, thiserror::Error)]
 #[error("presets.toml: {place}: {reason}")]
 struct BadPreset {
@@ -29,7 +29,7 @@ struct BadPreset {
     reason: String,
 }
 
-/// The presets that are built in.
+/// Return the presets that are built in.
 pub(crate) fn built_in() -> &'static Presets {
     static BUILT_IN: LazyLock<Presets> = LazyLock::new(|| {
         let parsed = Presets::parse(include_str!("presets.toml"));
@@ -39,7 +39,7 @@ pub(crate) fn built_in() -> &'static Presets {
 }
 
 impl HddConfig {
-    /// The preset of that name.
+    /// Return the preset of that name.
     ///
     /// # Errors
     /// [`HddError::UnknownPreset`] with the names that exist.
@@ -51,14 +51,14 @@ impl HddConfig {
         })
     }
 
-    /// The presets, in the order in which they are listed.
+    /// Return the presets, in the order in which they are listed.
     pub fn presets() -> &'static [Self] {
         &built_in().hdds
     }
 }
 
 impl SsdConfig {
-    /// The preset of that name.
+    /// Return the preset of that name.
     ///
     /// # Errors
     /// [`SsdError::UnknownPreset`] with the names that exist.
@@ -70,7 +70,7 @@ impl SsdConfig {
         })
     }
 
-    /// The presets, in the order in which they are listed.
+    /// Return the presets, in the order in which they are listed.
     pub fn presets() -> &'static [Self] {
         &built_in().ssds
     }
@@ -133,7 +133,7 @@ mod tests {
 
     const TEXT: &str = include_str!("presets.toml");
 
-    /// What the parser says of the file after a change to a row.
+    /// Check the parser's message about the file after a change to a row.
     #[track_caller]
     fn check(row: &str, from: &str, to: &str, expected: &[&str]) {
         let start = TEXT.find(&format!("name = \"{row}\"\n")).unwrap();

@@ -1,7 +1,7 @@
-//! What every queueing device understands: requests in, tickets back, completions out.
+//! Interface of all queueing devices: requests in, tickets back, completions out.
 //!
 //! A device model does no I/O and reads no clock. Its driver submits requests with their times,
-//! advances the device to a time, and collects what completed until then.
+//! advances the device to a time, and collects the completions until then.
 
 use std::fmt::Debug;
 
@@ -20,7 +20,7 @@ pub trait QueueingDevice: Debug {
     /// If the device refuses the request, with the reason; the request has no effect then.
     fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError>;
 
-    /// When something happens next, if nothing more is submitted.
+    /// Return the time of the next event, if nothing more is submitted.
     fn next_event(&self) -> Option<Nanos>;
 
     /// Lets everything up to and including `to` happen, and appends the completions in the order in
@@ -33,31 +33,31 @@ pub trait QueueingDevice: Debug {
     /// Return the number of pages it has; they are numbered from 0.
     fn capacity_pages(&self) -> u64;
 
-    /// For how long it worked, in nanoseconds; of several parts at once, the sum.
+    /// Return the busy time, in nanoseconds; of several parts at once, the sum.
     fn busy_ns(&self) -> u64;
 
-    /// What it did to its flash, if it is a solid-state drive.
+    /// Return the work on its flash, if it is a solid-state drive.
     fn ssd_metrics(&self) -> Option<SsdMetrics> {
         None
     }
 }
 
-/// Why a device refuses a request, or cannot go on.
+/// Reason why a device refuses a request, or cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueingError {
     /// A request for no page.
     #[error("a request at page {page} asks for no page; expected at least 1")]
     Empty {
-        /// Where it would begin.
+        /// First page.
         page: u64,
     },
     /// A request that comes before what has happened.
     #[error("a request at {at_ns} ns lies in the past: it is {now_ns} ns")]
     Past {
-        /// When it would arrive.
+        /// Arrival time, in nanoseconds.
         at_ns: u64,
-        /// What time it is.
+        /// Present time, in nanoseconds.
         now_ns: u64,
     },
     /// The disk refuses.

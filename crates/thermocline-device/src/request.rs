@@ -2,7 +2,7 @@
 
 use thermocline_core::Nanos;
 
-/// What a request asks of a device.
+/// Operation that a request asks of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceOp {
     /// The pages' bytes are wanted.
@@ -16,7 +16,7 @@ pub enum DeviceOp {
 /// A request for consecutive pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceRequest {
-    /// What is asked.
+    /// Operation.
     pub op: DeviceOp,
     /// The first page, in pages from the start of the device.
     pub page: u64,
@@ -28,11 +28,11 @@ pub struct DeviceRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// That a request is done.
+/// Completion of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
-    /// Which one.
+    /// Ticket of the request.
     pub ticket: Ticket,
-    /// When, on the clock of the submissions.
+    /// Time, on the clock of the submissions.
     pub at: Nanos,
 }

@@ -57,7 +57,7 @@ impl ResponseTimes {
         self.longest_ns = self.longest_ns.max(response_ns);
     }
 
-    /// How many there are.
+    /// Return their number.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

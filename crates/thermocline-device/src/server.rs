@@ -24,9 +24,9 @@ const NS_PER_MS: f64 = 1e6;
 pub struct Server {
     read_ns: u64,
     write_ns: u64,
-    /// When each server is free; none if there are always enough.
+    /// Time at which each server is free; `None` if there are always enough.
     free_at_ns: Option<BinaryHeap<Reverse<u64>>>,
-    /// What completes when.
+    /// Completions, by time.
     completions: BinaryHeap<Reverse<(u64, Ticket)>>,
     tickets: u64,
     now_ns: u64,
@@ -34,8 +34,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// With the constants of a cost-model device. `servers` serve at once; `None` means that there
-    /// are always enough.
+    /// Create a device with the constants of the cost model. `servers` serve at once; `None` means
+    /// that there are always enough.
     pub fn new(device: &Device, servers: Option<u32>) -> Self {
         #[expect(
             clippy::cast_possible_truncation,
@@ -56,7 +56,7 @@ impl Server {
 }
 
 impl QueueingDevice for Server {
-    /// The completion is known at once: nothing that comes later can overtake.
+    /// Submit a request. Its completion is known at once: nothing that comes later can overtake it.
     fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
         if request.pages == 0 {
             return Err(QueueingError::Empty { page: request.page });

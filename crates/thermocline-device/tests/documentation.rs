@@ -5,7 +5,7 @@ use thermocline_device::ssd::SsdConfig;
 
 const GUIDE: &str = include_str!("../../../docs/drives.md");
 
-/// The drive of the guide.
+/// Return the drive of the guide.
 fn example() -> SsdConfig {
     let (_, rest) = GUIDE.split_once("```toml\n").unwrap();
     let (toml, _) = rest.split_once("```").unwrap();

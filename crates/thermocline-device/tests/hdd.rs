@@ -25,7 +25,7 @@ fn preset(name: &str) -> HddConfig {
     HddConfig::preset(name).unwrap()
 }
 
-/// The mechanism alone: no cache, no overhead, first come first served.
+/// Return the mechanism alone: no cache, no overhead, first come first served.
 fn bare(config: HddConfig) -> HddConfig {
     HddConfig {
         command_overhead_ms: 0.0,
@@ -125,7 +125,7 @@ fn a_random_read_takes_a_seek_half_a_turn_and_its_transfer() {
     }
 }
 
-/// What DiskSim 4.0 gives for random 4 KiB reads, one at a time; its means of seek, rotation and
+/// Results of DiskSim 4.0 for random 4 KiB reads, one at a time; its means of seek, rotation and
 /// transfer, and of the whole, with controller and bus overhead as the rest.
 struct DiskSim {
     name: &'static str,
@@ -646,7 +646,7 @@ fn run(config: &HddConfig, arrivals: &[Arrival], step_us: u64) -> (Vec<Completio
     (completed, disk)
 }
 
-/// The order in which a naive scheduler without cache serves requests, given when each ends.
+/// Return the order in which a naive scheduler without cache serves requests, given when each ends.
 fn naive_order(config: &HddConfig, arrivals: &[Arrival], ends: &[u64]) -> Vec<usize> {
     let disk = disk(config);
     let cylinder = |page| disk.cylinder_of(page).unwrap();

@@ -20,7 +20,7 @@ use super::layout::Extent;
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
     held: Vec<Segment>,
-    /// How many there may be.
+    /// Maximum number of segments.
     most: usize,
     /// Number of sectors each may hold.
     each_sectors: u64,
@@ -40,7 +40,7 @@ impl Segments {
         Self { held: vec![], most, each_sectors, uses: 0 }
     }
 
-    /// The extent of a segment that holds all of `wanted`; it counts as used.
+    /// Return the extent of a segment that holds all of `wanted`; it counts as used.
     pub(crate) fn find(&mut self, wanted: Extent) -> Option<Extent> {
         self.uses += 1;
         let uses = self.uses;
@@ -49,7 +49,7 @@ impl Segments {
         Some(found.extent)
     }
 
-    /// What is left of `wanted` behind the segment that holds its start; all of it without one.
+    /// Return the rest of `wanted` after the segment that holds its start; all of it without one.
     pub(crate) fn rest(&self, wanted: Extent) -> Extent {
         let first = Extent { end: wanted.start + 1, ..wanted };
         let ends = self.held.iter().map(|segment| segment.extent);
@@ -209,7 +209,7 @@ impl WriteBuffer {
         assert!(self.held_sectors <= self.most_sectors, "the buffer keeps its bound");
     }
 
-    /// The extents that overlap `written` or lie next to it.
+    /// Return the extents that overlap `written` or lie next to it.
     fn touching(&self, written: Extent) -> impl Iterator<Item = Extent> {
         self.extents
             .range(..=written.end)

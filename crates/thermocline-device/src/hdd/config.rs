@@ -1,4 +1,4 @@
-//! What a disk is made of: settings with their units and ranges, and TOML.
+//! Configuration of a disk: settings with their units and ranges, and TOML.
 //!
 //! * Source: the data sheets that each preset names, in `presets.toml`.
 //! * State: 8 bytes per zone.
@@ -20,10 +20,10 @@ use super::seek::{SeekCurve, SeekFigures};
 pub struct HddConfig {
     /// Its name, as given on a command line.
     pub name: String,
-    /// What it is, in one line.
+    /// Description, in one line.
     #[serde(default)]
     pub summary: String,
-    /// Where the figures come from.
+    /// Source of the figures.
     #[serde(default)]
     pub source: String,
     /// Addressable bytes; a multiple of `sector_bytes`, at most what the zones hold.
@@ -42,13 +42,13 @@ pub struct HddConfig {
     pub average_seek_ms: f64,
     /// Seek from the first to the last cylinder, in milliseconds, at most 1000.
     pub full_stroke_seek_ms: f64,
-    /// From one head to another of the same cylinder, in milliseconds, 0 to 100.
+    /// Time to switch from one head to another of the same cylinder, in milliseconds, 0 to 100.
     pub head_switch_ms: f64,
-    /// What a write waits in addition if the arm moved or the heads were switched before its first
-    /// sector, in milliseconds, 0 to 100.
+    /// Additional time that a write waits if the arm moved or the heads were switched before its
+    /// first sector, in milliseconds, 0 to 100.
     #[serde(default)]
     pub write_settle_ms: f64,
-    /// From the arrival of a command until the drive acts on it, in milliseconds, 0 to 100.
+    /// Time from the arrival of a command until the drive acts on it, in milliseconds, 0 to 100.
     #[serde(default)]
     pub command_overhead_ms: f64,
     /// Rate of the interface, in 10^6 bytes per second; at least that of the outermost zone.
@@ -59,18 +59,18 @@ pub struct HddConfig {
     /// Segments that share the memory which the write cache leaves, 0 to 4096; 0 for no read cache.
     #[serde(default)]
     pub cache_segments: u32,
-    /// How far the drive reads ahead of what was asked while nothing else is to do, in bytes; at
+    /// Number of bytes that the drive reads ahead of a request while it has nothing else to do; at
     /// most a segment, 0 for not at all.
     #[serde(default)]
     pub read_ahead_bytes: u64,
-    /// Whether writes are done when the cache has them, or when the medium has them.
+    /// Completion of writes: when the cache has them, or when the medium has them.
     #[serde(default)]
     pub write_cache: WriteCache,
-    /// How much of the memory may hold written data with [`WriteCache::WriteBack`], in bytes; at
+    /// Part of the memory that may hold written data with [`WriteCache::WriteBack`], in bytes; at
     /// least a sector, at most `cache_bytes`.
     #[serde(default)]
     pub write_cache_bytes: u64,
-    /// In which order the drive serves the requests that wait for the medium.
+    /// Order in which the drive serves the requests that wait for the medium.
     #[serde(default)]
     pub scheduling: Scheduling,
 }
@@ -85,18 +85,18 @@ pub struct Zone {
     pub sectors_per_track: u32,
 }
 
-/// When a write is done.
+/// Completion of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteCache {
-    /// When the cache holds it.
+    /// A write is done when the cache holds it.
     WriteBack,
-    /// When the medium holds it.
+    /// A write is done when the medium holds it.
     #[default]
     WriteThrough,
 }
 
-/// In which order requests that wait for the medium are served.
+/// Order in which requests that wait for the medium are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
@@ -112,8 +112,8 @@ pub enum Scheduling {
 }
 
 impl HddConfig {
-    /// A disk from TOML: the fields of [`HddConfig`] by name, the zones as `[[zones]]` at the end.
-    /// What stands without a default there must be given.
+    /// Create a disk from TOML: the fields of [`HddConfig`] by name, the zones as `[[zones]]` at
+    /// the end. What stands without a default there must be given.
     ///
     /// ```
     /// let disk = thermocline_device::hdd::HddConfig::from_toml(
@@ -171,7 +171,7 @@ impl HddConfig {
         segment_bytes / u64::from(self.sector_bytes)
     }
 
-    /// Bytes that written data may occupy; 0 for writing through.
+    /// Return the number of bytes that written data may occupy; 0 for writing through.
     pub(crate) const fn write_buffer_bytes(&self) -> u64 {
         match self.write_cache {
             WriteCache::WriteBack => self.write_cache_bytes,
@@ -179,7 +179,7 @@ impl HddConfig {
         }
     }
 
-    /// The seek curve through the three figures.
+    /// Return the seek curve through the three figures.
     pub(crate) fn fit_seek_curve(&self) -> Result<SeekCurve, HddError> {
         SeekCurve::fit(SeekFigures {
             cylinders: self.cylinders(),

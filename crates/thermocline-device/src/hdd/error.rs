@@ -1,6 +1,6 @@
-//! What a disk refuses, each with what would be right.
+//! Errors of disks, each with a description of valid values.
 
-/// Why a disk or a request was refused.
+/// Reason why a disk or a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HddError {
@@ -15,7 +15,7 @@ pub enum HddError {
     /// A TOML text does not describe a disk.
     #[error("the disk file is invalid: {reason}")]
     BadFile {
-        /// What is wrong, with line and column.
+        /// Fault, with line and column.
         reason: String,
     },
     /// A setting is out of its range.
@@ -60,7 +60,7 @@ pub enum HddError {
     /// A request arrives before the time to which the disk was advanced, or too late to count.
     #[error("a request at {at_ns} ns does not suit; allowed: {least_ns} ns to {most_ns} ns")]
     BadTime {
-        /// When it arrives.
+        /// Arrival time, in nanoseconds.
         at_ns: u64,
         /// The time to which the disk was advanced.
         least_ns: u64,

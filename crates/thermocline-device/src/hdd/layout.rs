@@ -1,4 +1,4 @@
-//! Where sectors lie, and when they pass the head: zones, skews and rotation.
+//! Location of sectors, and the times at which they pass the head: zones, skews and rotation.
 //!
 //! Sectors are numbered cylinder by cylinder from the outermost, in a cylinder head by head. Each
 //! track starts later by the skew, which is the time that reaching it from the former track takes.
@@ -69,8 +69,8 @@ impl Extent {
 }
 
 impl Layout {
-    /// The layout of a configuration that was checked, whose arm takes `next_cylinder_ns` to the next
-    /// cylinder.
+    /// Return the layout of a configuration that was checked, whose arm takes `next_cylinder_ns` to
+    /// the next cylinder.
     pub(crate) fn new(config: &HddConfig, next_cylinder_ns: u64) -> Self {
         let heads = u64::from(config.heads);
         let mut zones = Vec::with_capacity(config.zones.len());
@@ -104,27 +104,29 @@ impl Layout {
             + offset * self.turn_ns / sectors_per_track
     }
 
-    /// The same to the end of `sector`, before the arm moves on if it is the last of its track.
+    /// Return the same to the end of `sector`, before the arm moves on if it is the last of its
+    /// track.
     fn stream_end_ns(&self, sector: u64) -> u64 {
         let (_, offset, sectors_per_track) = self.locate(sector);
         self.stream_ns(sector) + (offset + 1) * self.turn_ns / sectors_per_track
             - offset * self.turn_ns / sectors_per_track
     }
 
-    /// How long the head waits at `at_ns` until `sector` begins to pass; less than a turn.
+    /// Return the time that the head waits at `at_ns` until `sector` begins to pass; less than a
+    /// turn.
     pub(crate) fn rotation_ns(&self, sector: u64, at_ns: u64) -> u64 {
         let angle_ns = self.stream_ns(sector) % self.turn_ns;
         (angle_ns + self.turn_ns - at_ns % self.turn_ns) % self.turn_ns
     }
 
-    /// How long the extent, which is not empty, takes to pass, from its first sector on, with the
-    /// switches of tracks in it.
+    /// Return the time that the extent, which is not empty, takes to pass, from its first sector
+    /// on, with the switches of tracks in it.
     pub(crate) fn transfer_ns(&self, extent: Extent) -> u64 {
         self.stream_end_ns(extent.end - 1) - self.stream_ns(extent.start)
     }
 
-    /// Where a read of `extent` has come `elapsed_ns` after its first sector began to pass: the end
-    /// of the last sector that passed as a whole.
+    /// Return the position of a read of `extent`, `elapsed_ns` after its first sector began to
+    /// pass: the end of the last sector that passed as a whole.
     pub(crate) fn reached(&self, extent: Extent, elapsed_ns: u64) -> u64 {
         // Invariant: sectors below `low` have passed, those from `high` on have not.
         let (mut low, mut high) = (extent.start, extent.end);
@@ -144,17 +146,17 @@ impl Layout {
         self.sectors
     }
 
-    /// The track of `sector`.
+    /// Return the track of `sector`.
     pub(crate) fn track(&self, sector: u64) -> Track {
         self.locate(sector).0
     }
 
-    /// The time from one track to the next of the same cylinder.
+    /// Return the time from one track to the next of the same cylinder.
     pub(crate) const fn head_switch_ns(&self) -> u64 {
         self.head_skew_ns
     }
 
-    /// The track of `sector`, its number in it, and how many sectors that track has.
+    /// Return the track of `sector`, its number in it, and how many sectors that track has.
     fn locate(&self, sector: u64) -> (Track, u64, u64) {
         let after = self.zones.partition_point(|zone| zone.sector <= sector);
         let zone = self.zones[after - 1];
@@ -168,7 +170,7 @@ impl Layout {
     }
 }
 
-/// A turn of the platters, to the nearest nanosecond.
+/// Return a turn of the platters, to the nearest nanosecond.
 pub(crate) fn turn_ns(config: &HddConfig) -> u64 {
     let rotations_per_minute = u64::from(config.rotations_per_minute);
     (MINUTE_NS + rotations_per_minute / 2) / rotations_per_minute

@@ -4,8 +4,8 @@
 //!   1994.
 //! * State: about 200 bytes and the zones.
 //! * Cost: O(log zones) per job.
-//! * Deviations: (1) a seek that began is finished before the next begins, as arms are not steered
-//!   anew midway.
+//! * Deviations: (1) a seek that began is finished before the next begins, as arms are not
+//!   redirected on the way.
 
 use super::config::HddConfig;
 use super::error::HddError;
@@ -27,11 +27,11 @@ pub(crate) struct Mechanism {
     /// The sector after the last one that passed.
     sector: u64,
     state: State,
-    /// What to read once there is nothing else to do.
+    /// Extent to read once there is nothing else to do.
     plan: Option<Extent>,
 }
 
-/// What a job is for.
+/// Purpose of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     /// A request of the host.
@@ -42,14 +42,14 @@ pub(crate) enum Job {
     Settle,
 }
 
-/// Which way the bytes go.
+/// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
     Read,
     Write,
 }
 
-/// How long a job takes, and for what.
+/// Time of a job, by its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "names end with their units")]
 pub(crate) struct Cost {
@@ -57,11 +57,11 @@ pub(crate) struct Cost {
     pub(crate) seek_ns: u64,
     /// Waiting for the first sector.
     pub(crate) rotation_ns: u64,
-    /// From the first sector to the last, with the switches between.
+    /// Time from the first sector to the last, with the switches between.
     pub(crate) transfer_ns: u64,
 }
 
-/// What was read ahead.
+/// Sectors that were read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     pub(crate) extent: Extent,
@@ -77,12 +77,12 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct ReadAhead {
-    /// What is read, if nobody interrupts.
+    /// Extent that is read, if nobody interrupts.
     extent: Extent,
     started_ns: u64,
-    /// When the arm has arrived.
+    /// Time at which the arm has arrived.
     arrived_ns: u64,
-    /// When the first sector begins to pass.
+    /// Time at which the first sector begins to pass.
     begins_ns: u64,
     /// The end of what is promised to the host.
     promised: u64,
@@ -95,7 +95,7 @@ impl Cost {
 }
 
 impl Mechanism {
-    /// The mechanism of a configuration that was checked.
+    /// Return the mechanism of a configuration that was checked.
     pub(crate) fn new(config: &HddConfig) -> Result<Self, HddError> {
         let seek = config.fit_seek_curve()?;
         Ok(Self {
@@ -227,7 +227,7 @@ impl Mechanism {
         matches!(self.state, State::Busy(_))
     }
 
-    /// The request that the job serves.
+    /// Return the request that the job serves.
     pub(crate) const fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::Busy(Job::Serve(ticket)) => Some(ticket),
@@ -235,17 +235,17 @@ impl Mechanism {
         }
     }
 
-    /// Where the head is.
+    /// Return the position of the head.
     pub(crate) const fn position(&self) -> Position {
         Position { cylinder: self.track.cylinder, sector: self.sector }
     }
 
-    /// The cylinder of a sector.
+    /// Return the cylinder of a sector.
     pub(crate) fn cylinder(&self, sector: u64) -> u64 {
         self.layout.track(sector).cylinder
     }
 
-    /// How long the arm takes to `track`; a switch of heads happens on the way.
+    /// Return the time that the arm takes to `track`; a switch of heads happens on the way.
     fn reach_ns(&self, track: Track) -> u64 {
         match track.cylinder.abs_diff(self.track.cylinder) {
             0 if track.head == self.track.head => 0,

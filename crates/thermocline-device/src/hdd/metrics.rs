@@ -1,4 +1,4 @@
-//! What a disk did, and how long its requests took.
+//! Metrics of a disk: its work, and the times of its requests.
 //!
 //! * Source: the quantities that DiskSim reports for a disk.
 //! * State: a dozen counters and two histograms of response times.
@@ -12,7 +12,7 @@ use super::mechanism::Cost;
 use crate::request::DeviceOp;
 use crate::response::{ResponseTimes, ResponseUs};
 
-/// What a disk did since it was made.
+/// Metrics of a disk since it was created.
 ///
 /// Requests count when they complete, work of the mechanism when it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -48,9 +48,9 @@ pub struct HddMetrics {
     pub transfer_ns: u64,
     /// Reading ahead, which gives way to everything else, in nanoseconds; counts when it ends.
     pub read_ahead_ns: u64,
-    /// How long reads took from arrival to completion, in microseconds.
+    /// Response times of reads, from arrival to completion, in microseconds.
     pub read_response_us: ResponseUs,
-    /// How long writes took from arrival to completion, in microseconds.
+    /// Response times of writes, from arrival to completion, in microseconds.
     pub write_response_us: ResponseUs,
 }
 
@@ -112,7 +112,7 @@ impl Recorder {
         }
     }
 
-    /// How many requests completed.
+    /// Return the number of requests that completed.
     pub(crate) fn requests(&self) -> u64 {
         self.reads.count() + self.writes.count() + self.trims
     }

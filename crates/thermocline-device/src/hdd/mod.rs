@@ -70,9 +70,9 @@ pub struct Hdd {
     command_overhead_ns: u64,
     /// Nanoseconds per sector on the interface.
     interface_ns: f64,
-    /// Everything up to here has happened.
+    /// Time up to which everything has happened.
     now_ns: u64,
-    /// What will happen, by time.
+    /// Coming events, by time.
     events: BinaryHeap<Reverse<(u64, Event)>>,
     /// Requests that are not done, by ticket.
     outstanding: BTreeMap<Ticket, Request>,
@@ -84,14 +84,14 @@ pub struct Hdd {
     stalled: VecDeque<Ticket>,
     segments: Segments,
     writes: WriteBuffer,
-    /// Whose turn it is when both the queue and the write buffer need the medium.
+    /// Next user of the medium when both the queue and the write buffer need it.
     turn: Turn,
-    /// When the interface has sent all answers from the cache.
+    /// Time at which the interface has sent all answers from the cache.
     interface_free_ns: u64,
     recorder: Recorder,
 }
 
-/// What happens at a time; of several things, in this order.
+/// Event at a time; of several at the same time, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A request is answered without the medium, or by reading ahead.
@@ -116,8 +116,8 @@ enum Turn {
 }
 
 impl Hdd {
-    /// A disk of pages of `page_size_bytes` at time 0, its arm over the outermost cylinder and its
-    /// cache empty.
+    /// Create a disk of pages of `page_size_bytes` at time 0, its arm over the outermost cylinder
+    /// and its cache empty.
     ///
     /// # Errors
     /// [`HddError::BadSetting`] or [`HddError::BadPageSize`], with what is permitted.
@@ -197,14 +197,14 @@ impl Hdd {
         self.now_ns = self.now_ns.max(to.0);
     }
 
-    /// When something happens next, if nothing more is submitted; `None` if nothing is to do.
+    /// Return the time of the next event, if nothing more is submitted; `None` if nothing is to do.
     ///
     /// Cleaning the write buffer goes on after the last completion, and counts.
     pub fn next_event(&self) -> Option<Nanos> {
         self.events.peek().map(|next| Nanos(next.0.0))
     }
 
-    /// What was done so far.
+    /// Return the metrics so far.
     pub fn metrics(&self) -> HddMetrics {
         self.recorder.metrics()
     }
@@ -214,7 +214,7 @@ impl Hdd {
         self.capacity_pages
     }
 
-    /// The cylinder, counted from the outermost, in which a page begins.
+    /// Return the cylinder, counted from the outermost, in which a page begins.
     ///
     /// # Errors
     /// [`HddError::BeyondDisk`] if the disk has no such page.

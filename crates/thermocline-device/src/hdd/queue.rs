@@ -17,13 +17,13 @@ use crate::request::Ticket;
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     scheduling: Scheduling,
-    /// By place and then by the order in which they became ready; the place is 0 for FCFS, the
-    /// cylinder for SSTF and the first sector for C-LOOK.
+    /// Requests by place and then by the order in which they became ready; the place is 0 for FCFS,
+    /// the cylinder for SSTF and the first sector for C-LOOK.
     waiting: BTreeMap<(u64, u64), (Ticket, Extent)>,
     pushed: u64,
 }
 
-/// Where the head is.
+/// Position of the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     pub(crate) cylinder: u64,
@@ -65,7 +65,7 @@ impl Queue {
         self.waiting.values().map(|&(ticket, _)| ticket)
     }
 
-    /// The first at `place` or beyond.
+    /// Return the first at `place` or beyond.
     fn from(&self, place: u64) -> Option<(u64, u64)> {
         self.waiting.range((place, 0)..).next().map(|(&key, _)| key)
     }

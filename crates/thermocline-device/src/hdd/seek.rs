@@ -24,7 +24,7 @@ pub(crate) struct SeekCurve {
     long: (f64, f64),
 }
 
-/// What a data sheet says of the arm, in nanoseconds.
+/// Figures of a data sheet about the arm, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeekFigures {
     pub(crate) cylinders: u64,
@@ -72,7 +72,7 @@ impl SeekCurve {
         Ok(Self { knee, short: (single_ns - b, b), long: (height - e * knee as f64, e) })
     }
 
-    /// The time over `distance` cylinders, in nanoseconds; none for no distance.
+    /// Return the time over `distance` cylinders, in nanoseconds; none for no distance.
     pub(crate) fn seek_ns(&self, distance: u64) -> u64 {
         if distance == 0 {
             return 0;
@@ -95,7 +95,7 @@ mod tests {
         SeekFigures { cylinders, single_ns, average_ns, full_ns }
     }
 
-    /// The mean over every ordered pair of different cylinders, pair by pair.
+    /// Return the mean over every ordered pair of different cylinders, pair by pair.
     fn mean_of_all_pairs_ms(curve: &SeekCurve, cylinders: u64) -> f64 {
         let mut total_ns = 0_u128;
         for from in 0..cylinders {

@@ -1,4 +1,4 @@
-//! What a drive is made of: settings with their units and ranges, and TOML.
+//! Configuration of a drive: settings with their units and ranges, and TOML.
 //!
 //! * Source: the papers, programs and data sheets that each preset names, in `presets.toml`.
 //! * State: none that grows.
@@ -22,10 +22,10 @@ use super::placement::Placement;
 pub struct SsdConfig {
     /// Its name, as given on a command line.
     pub name: String,
-    /// What it is, in one line.
+    /// Description, in one line.
     #[serde(default)]
     pub summary: String,
-    /// Where the figures come from.
+    /// Source of the figures.
     #[serde(default)]
     pub source: String,
     /// Buses between controller and chips, 1 to 64.
@@ -80,7 +80,7 @@ pub struct SsdConfig {
     pub cache_register: bool,
     /// Requests in service at once, 1 to 65536; later ones wait outside.
     pub queue_depth: u32,
-    /// From taking a read or trim into service until its flash operations are queued, in
+    /// Time from taking a read or trim into service until its flash operations are queued, in
     /// microseconds, 0 to 10^6.
     #[serde(default)]
     pub read_overhead_us: f64,
@@ -108,7 +108,7 @@ pub struct SsdConfig {
     /// Garbage collection and wear levelling take time.
     #[serde(default = "yes")]
     pub gc_time: bool,
-    /// How addresses are mapped to flash pages.
+    /// Mapping of addresses to flash pages.
     #[serde(default)]
     pub mapping: Mapping,
     /// Pages that the map keeps together: a power of two from 1 to 16. A write of a part of such a unit
@@ -118,7 +118,7 @@ pub struct SsdConfig {
     /// Log blocks per plane with [`Mapping::Bast`], 1 to 4096; unused otherwise.
     #[serde(default = "some_log_blocks")]
     pub log_blocks_per_plane: u32,
-    /// Which plane a written page goes to, with [`Mapping::Page`].
+    /// Plane that a written page goes to, with [`Mapping::Page`].
     #[serde(default)]
     pub allocation: Allocation,
     /// The order of striping over channels `C`, chips `W`, dies `D` and planes `P`: each letter once;
@@ -127,16 +127,16 @@ pub struct SsdConfig {
     pub order: String,
     /// A plane collects garbage while less than this share of it is free, 0 to 0.9.
     pub gc_threshold: f64,
-    /// What of a plane must be free.
+    /// Unit of a plane's free space.
     #[serde(default)]
     pub gc_unit: GcUnit,
-    /// Which block is collected.
+    /// Choice of the block to collect.
     #[serde(default)]
     pub gc_victim: Victim,
-    /// How many blocks [`Victim::DChoices`] looks at, 1 to 1024; unused otherwise.
+    /// Number of blocks that [`Victim::DChoices`] looks at, 1 to 1024; unused otherwise.
     #[serde(default = "some_choices")]
     pub gc_choices: u32,
-    /// Where garbage collection puts the pages that it moves.
+    /// Blocks for the pages that garbage collection moves.
     #[serde(default)]
     pub gc_blocks: GcBlocks,
     /// Open blocks for writes of the host, 1 or 2; with 2, an identifier tells hot pages from cold.
@@ -157,10 +157,10 @@ pub struct SsdConfig {
     /// The share of each plane's blocks that is bad from the start, 0 to 0.5.
     #[serde(default)]
     pub initial_bad_blocks: f64,
-    /// For [`Victim::Random`], [`Victim::DChoices`] and the initial bad blocks.
+    /// Seed for [`Victim::Random`], [`Victim::DChoices`] and the initial bad blocks.
     #[serde(default)]
     pub seed: u64,
-    /// What the manufacturer states for the drive, if the configuration stands for one.
+    /// Figures of the manufacturer, if the configuration stands for a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datasheet: Option<Datasheet>,
 }

@@ -1,4 +1,4 @@
-//! What the manufacturer of a drive states, for comparison with the model.
+//! Figures of a drive's manufacturer, for comparison with the model.
 //!
 //! * Source: the document that each data sheet names.
 //! * State: none that grows.

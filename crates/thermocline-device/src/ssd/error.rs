@@ -1,6 +1,6 @@
-//! What a drive refuses, each with what would be right.
+//! Errors of drives, each with a description of valid values.
 
-/// Why a drive or a request was refused, or the drive came to its end.
+/// Reason why a drive or a request was refused, or the drive came to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SsdError {
@@ -15,7 +15,7 @@ pub enum SsdError {
     /// A TOML text does not describe a drive.
     #[error("the SSD file is invalid: {reason}")]
     BadFile {
-        /// What is wrong, with line and column.
+        /// Fault, with line and column.
         reason: String,
     },
     /// A setting is out of its range.
@@ -47,14 +47,15 @@ pub enum SsdError {
     /// A request arrives before the time to which the drive was advanced, or too late to count.
     #[error("a request at {at_ns} ns does not suit; allowed: {least_ns} ns to {most_ns} ns")]
     BadTime {
-        /// When it arrives.
+        /// Arrival time, in nanoseconds.
         at_ns: u64,
         /// The time to which the drive was advanced.
         least_ns: u64,
         /// The latest arrival that leaves room to serve it.
         most_ns: u64,
     },
-    /// So many blocks are retired that a page cannot be written; what was written can be read.
+    /// The number of retired blocks is so high that a page cannot be written; everything written
+    /// can be read.
     #[error("worn out after {erases} erases / {host_writes} host pages written")]
     WornOut {
         /// Erases of all blocks since the drive was made.
@@ -64,6 +65,7 @@ pub enum SsdError {
     },
 }
 
-/// That no plane takes the page; who knows the figures makes it a [`SsdError::WornOut`].
+/// Error that no plane takes the page; a caller that knows the figures makes it a
+/// [`SsdError::WornOut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;

@@ -1,4 +1,4 @@
-//! Where things are: channels, chips, dies and planes, and the order of striping.
+//! Location of pages: channels, chips, dies and planes, and the order of striping.
 //!
 //! Planes are numbered channel by channel, chip by chip, die by die. Blocks are numbered plane by
 //! plane, and pages block by block, over the whole drive. With reclaim units of several blocks, a unit
@@ -33,7 +33,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Of a configuration that was checked.
+    /// Create the geometry of a configuration that was checked.
     pub(crate) fn new(config: &SsdConfig) -> Self {
         let dies = config.chips_per_channel * config.dies_per_chip;
         let (units_per_channel, planes_per_unit) = if config.interleave {
@@ -71,7 +71,7 @@ impl Geometry {
     }
 }
 
-/// The planes in the order of the letters: the part named first changes with every page.
+/// Return the planes in the order of the letters: the part named first changes with every page.
 fn striping(config: &SsdConfig) -> Vec<u32> {
     let [channels, chips, dies, planes] =
         [config.channels, config.chips_per_channel, config.dies_per_chip, config.planes_per_die];

@@ -10,7 +10,7 @@
 use super::check::round_ns;
 use super::config::SsdConfig;
 
-/// Which way the bytes go.
+/// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     ToHost = 0,
@@ -27,7 +27,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The link of a configuration that was checked; `None` if bytes take no time on it.
+    /// Return the link of a configuration that was checked; `None` if bytes take no time on it.
     pub(crate) fn new(config: &SsdConfig) -> Option<Self> {
         (config.host_link_mb_per_s > 0.0).then(|| Self {
             page_ns: round_ns(f64::from(config.page_bytes) * 1e3 / config.host_link_mb_per_s),

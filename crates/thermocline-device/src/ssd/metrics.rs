@@ -1,4 +1,4 @@
-//! What a drive did, how worn it is, and how long it would last.
+//! Metrics of a drive: its work, its wear, and its lifetime.
 //!
 //! * Source: the quantities that SSDsim and MQSim report; JEDEC JESD218 for bytes written until the
 //!   end of life.
@@ -17,12 +17,12 @@ const SECONDS_PER_DAY: f64 = 86_400.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 const BYTES_PER_TERABYTE: f64 = 1e12;
 
-/// What a drive did since it was made, or its metrics were reset.
+/// Metrics of a drive since it was created, or its metrics were reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SsdMetrics {
     /// Pages that the host read.
     pub host_reads: u64,
-    /// Those of them that held nothing, and took no flash operation.
+    /// Number of them that held nothing, and took no flash operation.
     pub unmapped_reads: u64,
     /// Pages that the host wrote.
     pub host_writes: u64,
@@ -50,16 +50,16 @@ pub struct SsdMetrics {
     pub retired_blocks: u32,
     /// Pages programmed per page that the host wrote; 1 if it wrote none.
     pub write_amplification: f64,
-    /// How long reads took from arrival to completion, in microseconds.
+    /// Response times of reads, from arrival to completion, in microseconds.
     pub read_response_us: ResponseUs,
-    /// How long writes took from arrival to completion, in microseconds.
+    /// Response times of writes, from arrival to completion, in microseconds.
     pub write_response_us: ResponseUs,
     /// The time for which all this was collected, in nanoseconds.
     pub elapsed_ns: u64,
     /// The share of that time for which each channel's bus was taken, 0 to 1.
     pub channel_utilisation: Vec<f64>,
-    /// For how long the dies of each chip worked, added up, in nanoseconds; waiting for the bus
-    /// counts as work.
+    /// Busy time of the dies of each chip, added up, in nanoseconds; waiting for the bus counts as
+    /// work.
     pub chip_busy_ns: Vec<u64>,
     /// Blocks of the drive, retired ones included.
     pub blocks: u64,
@@ -72,31 +72,32 @@ pub struct SsdMetrics {
 /// Erases per block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BlockErases {
-    /// Of the least worn block.
+    /// Erases of the least worn block.
     pub min: u32,
-    /// On average.
+    /// Mean number of erases.
     pub mean: f64,
-    /// Of the most worn block.
+    /// Erases of the most worn block.
     pub max: u32,
     /// The standard deviation over all blocks.
     pub stdev: f64,
 }
 
-/// How long a new drive would last.
+/// Lifetime of a new drive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Lifetime {
-    /// In days, at the rate of the host's writes so far.
+    /// Lifetime in days, at the rate of the host's writes so far.
     pub days: f64,
     /// The same in years of 365.25 days.
     pub years: f64,
-    /// In terabytes (10^12 bytes) that the host writes.
+    /// Lifetime in terabytes (10^12 bytes) that the host writes.
     pub tbw: f64,
 }
 
 impl SsdMetrics {
-    /// How long a new drive would last if all blocks bear their limit of erases and the host goes on
-    /// like that; `elapsed_s` is how long the host took for it, in seconds. None if nothing was
-    /// erased, so that no end is in sight, or if the time is not a number of at least 0.
+    /// Estimate the lifetime of a new drive if all blocks bear their limit of erases and the host
+    /// goes on like that; `elapsed_s` is the time that the host took for it, in seconds. None if
+    /// nothing was erased, so that no end is in sight, or if the time is not a number of at least
+    /// 0.
     pub fn lifetime(&self, elapsed_s: f64) -> Option<Lifetime> {
         if self.erase_count == 0 || !elapsed_s.is_finite() || elapsed_s < 0.0 {
             return None;
@@ -127,7 +128,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins when the drive has done so many erases.
+    /// Create a count that begins when the drive has done `erases_before` erases.
     pub(crate) fn new(erases_before: u64) -> Self {
         Self { erases_before, ..Self::default() }
     }

@@ -62,7 +62,7 @@ pub use self::precondition::Precondition;
 /// The latest arrival, in nanoseconds; the other half of the clock is for service.
 const LATEST_ARRIVAL_NS: u64 = u64::MAX / 2;
 
-/// When something happens that does not: arrivals and what follows them come long before.
+/// Time of an event that never happens: arrivals and their consequences come long before.
 const NEVER: u64 = u64::MAX;
 
 /// Pages ahead whose map entries are fetched while a drive is filled at random.
@@ -104,7 +104,7 @@ pub struct Ssd {
     /// Pages that the write buffer holds and may hold; 0 without one.
     buffered_pages: u32,
     buffer_pages: u32,
-    /// Everything up to here has happened.
+    /// Time up to which everything has happened.
     now_ns: u64,
     /// Requests that are not in service, by arrival.
     arrivals: BinaryHeap<Reverse<(u64, Ticket, u32)>>,
@@ -247,7 +247,7 @@ impl Ssd {
         Ok(())
     }
 
-    /// When something happens next, if nothing more is submitted; `None` if nothing is to do.
+    /// Return the time of the next event, if nothing more is submitted; `None` if nothing is to do.
     ///
     /// Garbage collection goes on after the last completion, and counts.
     pub fn next_event(&self) -> Option<Nanos> {

@@ -22,7 +22,7 @@ use super::random::SplitMix64;
 /// Valid bits in one word.
 const WORD_BITS: u32 = u64::BITS;
 
-/// What is done with a block.
+/// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Erased, and in the pool.
@@ -85,11 +85,11 @@ pub(crate) struct Nand {
     erase_limit: u32,
     dynamic_wear: bool,
     words_per_block: u32,
-    /// Where each logical page is; NONE if nowhere.
+    /// Flash page of each logical page; NONE if it has none.
     page_of: Vec<u32>,
-    /// What each flash page held last.
+    /// Logical page that each flash page held last.
     logical_of: Vec<u32>,
-    /// Which flash pages are what `page_of` says.
+    /// Bits of the flash pages that `page_of` names.
     valid: Vec<u64>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) planes: Vec<Plane>,
@@ -102,7 +102,7 @@ pub(crate) struct Nand {
 }
 
 impl Nand {
-    /// Of a configuration that was checked; everything is erased.
+    /// Create the flash of a configuration that was checked; everything is erased.
     pub(crate) fn new(config: &SsdConfig) -> Self {
         let geometry = Geometry::new(config);
         let pages_per_block = geometry.pages_per_block;
@@ -187,7 +187,7 @@ impl Nand {
         &self.planes[plane as usize]
     }
 
-    /// Where a logical page is; NONE if it was not written or is trimmed.
+    /// Return the flash page of a logical page; NONE if it was not written or is trimmed.
     pub(crate) fn page_of(&self, logical: u32) -> u32 {
         self.page_of[logical as usize]
     }
@@ -200,7 +200,7 @@ impl Nand {
         prefetch(&self.page_of, logical as usize);
     }
 
-    /// The first pages of a block, and the page after its last.
+    /// Return the first pages of a block, and the page after its last.
     pub(crate) const fn first_page(&self, block: u32) -> u32 {
         block * self.geometry.pages_per_block
     }
@@ -362,8 +362,8 @@ impl Nand {
         }
     }
 
-    /// The closed block of a plane with the fewest valid pages; of several, the one that came to it
-    /// first.
+    /// Return the closed block of a plane with the fewest valid pages; of several, the one that
+    /// came to it first.
     pub(crate) fn emptiest(&mut self, plane: u32) -> Option<u32> {
         let most = self.geometry.pages_per_block;
         let mut valid = self.planes[plane as usize].least_valid;
@@ -487,10 +487,10 @@ impl Nand {
     }
 }
 
-/// Which free block to take.
+/// Choice of a free block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// As the drive's wear levelling has it.
+    /// The next one by the drive's wear levelling.
     Next,
     /// The most worn one; of several, the first.
     MostWorn,

@@ -26,7 +26,7 @@ const UNIT_BLOCKS_MOST: u32 = 1024;
 pub struct Placement {
     /// Reclaim-unit handles, 1 to 16; each has an open reclaim unit of its own in every plane.
     pub handles: u32,
-    /// What garbage collection may do with their data.
+    /// Isolation of their data in garbage collection.
     #[serde(default)]
     pub isolation: Isolation,
     /// Blocks of a reclaim unit, 1 to 1024: all of one plane, filled one after the other, and collected

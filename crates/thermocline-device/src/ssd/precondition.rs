@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::check::within;
 use super::error::SsdError;
 
-/// How to bring a drive to a state of use.
+/// Steps that bring a drive to a state of use.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Precondition {
@@ -22,13 +22,13 @@ pub struct Precondition {
     /// to 1000.
     #[serde(default)]
     pub overwrite: f64,
-    /// For the choice of these.
+    /// Seed for the choice of these.
     #[serde(default)]
     pub seed: u64,
 }
 
 impl Precondition {
-    /// Nothing: the drive stays fresh.
+    /// No steps: the drive stays fresh.
     pub const FRESH: Self = Self { fill: 0.0, overwrite: 0.0, seed: 0 };
 
     /// Checks the ranges.

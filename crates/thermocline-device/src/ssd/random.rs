@@ -18,7 +18,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 if that is 0. Biased by less than `bound` / 2^32.
+    /// Draw a number below `bound`; 0 if that is 0. Biased by less than `bound` / 2^32.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         let scaled = (self.next() >> 32) * u64::from(bound);
         u32::try_from(scaled >> 32).expect("a product of two 32-bit numbers has 32 high bits")

@@ -81,10 +81,10 @@ const _: () = assert!(size_of::<Operation>() == 8, "update the `State` line of t
 enum Phase {
     #[default]
     Empty,
-    /// For the bus.
+    /// Waiting for the bus.
     Waiting,
     Working,
-    /// For the next stage.
+    /// Waiting for the next stage.
     Done,
 }
 
@@ -157,7 +157,7 @@ struct Times {
 pub(crate) struct Service {
     units: Vec<Unit>,
     channels: Vec<Channel>,
-    /// When stages are done, and below the time their codes: one number compares faster than a pair.
+    /// Ends of stages, with their codes below the time: one number compares faster than a pair.
     events: BinaryHeap<Reverse<u128>>,
     /// Units that may have something to begin with.
     touched: Vec<u32>,
@@ -250,7 +250,7 @@ impl Service {
         self.events.push(Reverse(u128::from(at_ns) << u64::BITS | u128::from(code)));
     }
 
-    /// For the operations of a request that writes to a stream.
+    /// Create the charge for the operations of a request that writes to a stream.
     pub(crate) const fn charge(&mut self, owner: u32, stream: usize) -> Charge<'_> {
         Charge::new(self, owner, stream)
     }
@@ -567,7 +567,7 @@ const fn code(index: u32, stage: usize) -> u32 {
     index * 4 + stage
 }
 
-/// Which of the cell times a physical page has.
+/// Return the index of the cell time that a physical page has.
 fn level(within: u32, times: &[u64]) -> u8 {
     match times.len() {
         1 => 0,

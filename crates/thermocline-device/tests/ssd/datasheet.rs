@@ -6,14 +6,15 @@ use thermocline_device::ssd::{Datasheet, Precondition, Ssd, SsdConfig};
 
 use super::{Random, assert_close, closed_loop, request};
 
-/// How far a measured figure may be from the stated one.
+/// Maximum relative distance of a measured figure from the stated one.
 const TOLERANCE: f64 = 0.15;
 
 /// Bytes of a sequential request.
 const SEQUENTIAL_BYTES: u32 = 128 << 10;
 
-/// The same drive with fewer and smaller blocks, so that it is soon filled. What is spare beyond the
-/// blocks that every plane keeps empty stays the same share, and so does the write amplification.
+/// Return the same drive with fewer and smaller blocks, so that it is soon filled. What is spare
+/// beyond the blocks that every plane keeps empty stays the same share, and so does the write
+/// amplification.
 fn small(config: &SsdConfig) -> SsdConfig {
     const BLOCKS: u32 = 40;
     // Free blocks, and on average half of the open ones for the host and for copies.

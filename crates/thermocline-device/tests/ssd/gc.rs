@@ -12,7 +12,8 @@ fn small_ssdsim() -> SsdConfig {
     SsdConfig { blocks_per_plane: 512, ..preset("ssdsim") }
 }
 
-/// What 800,000 pages cost that are written to a fresh drive, uniformly over its first pages.
+/// Measure the cost of 800,000 pages that are written to a fresh drive, uniformly over its first
+/// pages.
 fn written_to(config: &SsdConfig, pages: u64) -> SsdMetrics {
     let mut drive = drive(config);
     apply_all(&mut drive, uniform_writes(pages, 800_000, 1));
@@ -68,11 +69,11 @@ fn many_blocks(over_provisioning: f64, gc_victim: Victim) -> SsdConfig {
     }
 }
 
-/// The mean field of greedy collection with uniform writes (Desnoyers, *Analytic modeling of SSD write
-/// performance*, SYSTOR '12): the number of blocks with i valid pages falls as 1/i from `pages` down
-/// to the x at which they are collected, so that used = (1 - x/pages) / (H(pages) - H(x)), and the
-/// amplification is pages / (pages - x). H is the harmonic number, between integers with the
-/// logarithm's expansion.
+/// Return the mean field of greedy collection with uniform writes (Desnoyers, *Analytic modeling of
+/// SSD write performance*, SYSTOR '12): the number of blocks with i valid pages falls as 1/i from
+/// `pages` down to the x at which they are collected, so that used = (1 - x/pages) / (H(pages) -
+/// H(x)), and the amplification is pages / (pages - x). H is the harmonic number, between integers
+/// with the logarithm's expansion.
 pub(crate) fn greedy_amplification(used: f64, pages: f64) -> f64 {
     let harmonic = |x: f64| x.ln() + 0.577_215_664_9 + 1.0 / (2.0 * x) - 1.0 / (12.0 * x * x);
     let (mut low, mut high) = (0.5, pages - 1e-6);

@@ -90,7 +90,7 @@ fn uniform_writes(pages: u64, count: usize, seed: u64) -> impl Iterator<Item = D
     (0..count).map(move |_| write(random.below(pages)))
 }
 
-/// Everything that is left; pairs of ticket and time in the order of completion.
+/// Complete everything that is left; return pairs of ticket and time in the order of completion.
 fn drain(drive: &mut Ssd) -> Vec<(u64, u64)> {
     let mut completed = vec![];
     while let Some(at) = drive.next_event() {

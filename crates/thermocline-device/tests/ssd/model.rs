@@ -23,8 +23,8 @@ fn any_placement() -> impl Strategy<Value = Option<Placement>> {
     ))
 }
 
-/// The same drive with the handles, as far as they go with the rest; eight times the blocks, for the
-/// units that they keep open.
+/// Return the same drive with the handles, as far as they go with the rest; eight times the blocks,
+/// for the units that they keep open.
 fn placed(config: SsdConfig, placement: Option<Placement>) -> SsdConfig {
     let Some(placement) = placement.filter(|_| config.mapping == Mapping::Page) else {
         return config;
@@ -188,7 +188,7 @@ struct Naive {
     closed: Vec<u64>,
     /// Number of erases when each block became free.
     freed: Vec<u32>,
-    /// Of the host, one per handle; and of copies, one, or one per handle.
+    /// Open blocks: of the host, one per handle; and of copies, one, or one per handle.
     open: Vec<Option<usize>>,
     /// The handle of what each block holds.
     handle_of: Vec<usize>,
@@ -198,7 +198,7 @@ struct Naive {
     events: u64,
     versions: u64,
     copies: u64,
-    /// When the die is done with all that it was given.
+    /// Time at which the die has done all its work.
     free_ns: u64,
 }
 
@@ -294,7 +294,7 @@ impl Naive {
         self.free_ns += format!("{took:.0}").parse::<u64>().unwrap();
     }
 
-    /// Collects the emptiest block if that frees so many pages.
+    /// Collect the emptiest block if that frees `worth` pages.
     fn collect(&mut self, worth: usize) -> bool {
         let pages = self.blocks[0].len();
         let free = self.free_blocks();
@@ -336,7 +336,7 @@ impl Naive {
         true
     }
 
-    /// When the write is done.
+    /// Return the time at which the write is done.
     fn write(&mut self, at: u64, page: u64, handle: usize) -> u64 {
         self.free_ns = self.free_ns.max(at);
         while self.open[handle].is_none() && self.free_blocks().len() <= 2 {

@@ -1,4 +1,4 @@
-//! When requests complete: single operations, pipelines, queues.
+//! Completion times of requests: single operations, pipelines, queues.
 
 use proptest::prelude::*;
 use thermocline_core::Nanos;

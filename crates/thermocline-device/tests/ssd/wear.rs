@@ -16,7 +16,7 @@ use super::{
     apply_all, assert_close, drain, drive, read, request, tiny, uniform_writes, wide, write,
 };
 
-/// The metrics after nine tenths of the pages were written once, and the rest often.
+/// Return the metrics after nine tenths of the pages were written once, and the rest often.
 fn worn(config: &SsdConfig) -> SsdMetrics {
     let mut drive = drive(config);
     drive.precondition(&Precondition { fill: 1.0, ..Precondition::FRESH }).unwrap();
@@ -202,7 +202,7 @@ impl Identifier for Oracle {
     fn assert_invariants(&self) {}
 }
 
-/// The share of blocks in use that hold pages of both kinds.
+/// Return the share of blocks in use that hold pages of both kinds.
 fn mixed_share(drive: &Ssd, hot_pages: u64, pages_per_block: u64) -> f64 {
     let mut blocks: BTreeMap<u64, [bool; 2]> = BTreeMap::new();
     for page in 0..drive.logical_pages() {

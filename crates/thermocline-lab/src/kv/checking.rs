@@ -11,7 +11,7 @@ pub(super) struct Checker {
     moves: Actions,
 }
 
-/// What is wrong with an answer.
+/// Fault of an answer.
 #[derive(Debug)]
 pub(super) enum Wrong {
     /// The Ledger refuses a move.
@@ -21,7 +21,7 @@ pub(super) enum Wrong {
 }
 
 impl Checker {
-    /// A Ledger of empty tiers, of which engines have one for themselves.
+    /// Create a Ledger of empty tiers, of which engines have one for themselves.
     pub(super) fn new(blocks: u32, settings: &KvSettings) -> Self {
         let capacities: Vec<u32> = settings.tiers.iter().map(|tier| tier.capacity_pages).collect();
         Self {
@@ -54,12 +54,12 @@ impl Checker {
         Ok(found)
     }
 
-    /// The moves of the last request.
+    /// Return the moves of the last request.
     pub(super) fn moves(&self) -> &Actions {
         &self.moves
     }
 
-    /// The prefix rule once more, on what the Ledger says of each block.
+    /// Return the prefix rule once more, on what the Ledger says of each block.
     fn look_up(
         &mut self,
         cache: &dyn PrefixCache,
@@ -89,7 +89,7 @@ impl Checker {
         Ok(found)
     }
 
-    /// Tells the Ledger where a block is found; it knows where it is.
+    /// Tell the Ledger where a block is found; it knows where it is.
     fn serve(&mut self, engine: u8, page: PageId, tier: Option<usize>) -> Result<(), Wrong> {
         let engines = usize::from(self.settings.engines.get());
         let disk = engines + self.settings.tiers.len() - 1;

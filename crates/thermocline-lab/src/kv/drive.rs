@@ -30,7 +30,7 @@ const UNIT_PAGES_MIN: u64 = 8;
 /// A block without a slot.
 const NONE: u32 = u32::MAX;
 
-/// What a drive does to the writes of a tier.
+/// Effect of a drive on the writes of a tier.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KvDriveSummary {
     /// Its name.
@@ -158,7 +158,7 @@ impl PlaceDrive {
     }
 }
 
-/// What the drives of a tier, one for each of its places, did to its writes.
+/// Summarise the effect of a tier's drives, one for each of its places, on its writes.
 pub(super) fn summary(config: &SsdConfig, drives: &[&PlaceDrive]) -> KvDriveSummary {
     let all = drives.iter().map(|drive| drive.ssd.metrics());
     let (programs, writes) = all.fold((0, 0), |(programs, writes), one| {
@@ -172,7 +172,8 @@ pub(super) fn summary(config: &SsdConfig, drives: &[&PlaceDrive]) -> KvDriveSumm
     }
 }
 
-/// How often all of a tier may be written, on a drive with this write amplification.
+/// Return the number of times that all of a tier may be written, on a drive with this write
+/// amplification.
 pub(crate) fn rated_writes(config: &SsdConfig, write_amplification: f64) -> f64 {
     f64::from(config.erase_limit) / (1.0 - config.over_provisioning) / write_amplification
 }

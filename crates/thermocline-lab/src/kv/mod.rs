@@ -31,7 +31,7 @@ pub use policies::KvPolicy;
 /// One run: everything but the trace.
 #[derive(Clone, Debug)]
 pub struct KvConfiguration {
-    /// What keeps the blocks.
+    /// Policy that keeps the blocks.
     pub policy: KvPolicy,
     /// Its parameters that are given, by name.
     pub parameters: Vec<(String, Given)>,
@@ -39,13 +39,13 @@ pub struct KvConfiguration {
     pub settings: KvSettings,
     /// The names of the tiers, the fastest first.
     pub tier_names: Vec<String>,
-    /// How prompts are dealt to engines.
+    /// Rule by which prompts are dealt to engines.
     pub split: Split,
     /// The model, if work and time are asked for.
     pub model: Option<KvModel>,
     /// Bytes of a block, if they are known.
     pub block_bytes: Option<u64>,
-    /// What work, loading and tiers cost.
+    /// Costs of work, loading and tiers.
     pub costs: KvCosts,
     /// The drive that each tier lies on; one with a drive needs `block_bytes`.
     pub drives: Vec<Option<SsdConfig>>,
@@ -53,7 +53,7 @@ pub struct KvConfiguration {
     pub warm_up: WarmUp,
 }
 
-/// How prompts are dealt to engines.
+/// Rule by which prompts are dealt to engines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Split {
     /// One after the other.
@@ -63,7 +63,7 @@ pub enum Split {
     Session,
 }
 
-/// What work, loading and tiers cost.
+/// Costs of work, loading and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KvCosts {
     /// Floating-point operations of a prefill per second.
@@ -72,18 +72,19 @@ pub struct KvCosts {
     pub processors_per_hour: Option<f64>,
     /// After how many years hardware is written off.
     pub write_off_years: f64,
-    /// Those of each tier.
+    /// Costs of each tier.
     pub tiers: Vec<KvTierCosts>,
 }
 
-/// What a tier costs.
+/// Costs of a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KvTierCosts {
     /// Bytes per second that are loaded from it; loading takes no time if absent.
     pub bytes_per_s: Option<f64>,
     /// Its price per GiB.
     pub price_per_gib: Option<f64>,
-    /// How often it may be written as a whole, until it is worn out; it does not wear if absent.
+    /// Number of times that it may be written as a whole, until it is worn out; it does not wear if
+    /// absent.
     pub rated_writes: Option<f64>,
 }
 
@@ -92,7 +93,7 @@ pub struct KvTierCosts {
 pub struct KvSummary {
     /// The trace.
     pub trace: KvTraceSummary,
-    /// What kept the blocks.
+    /// Policy that kept the blocks.
     pub policy: KvPolicySummary,
     /// The model.
     pub model: Option<KvModel>,
@@ -118,13 +119,13 @@ pub struct KvSummary {
     pub unlimited_hit_tokens: u64,
     /// Copies that grew too old, warm-up included.
     pub expired: u64,
-    /// From the first arrival that is counted to the last.
+    /// Time from the first arrival that is counted to the last.
     pub duration_s: f64,
     /// The tiers, the fastest first.
     pub tiers: Vec<KvTierSummary>,
     /// Floating-point operations of all prefills without a cache; 0 without a model.
     pub flops: u128,
-    /// Those that hits saved.
+    /// Number that hits saved.
     pub saved_flops: u128,
     /// Floating-point operations per second.
     pub flops_per_s: f64,
@@ -160,23 +161,23 @@ pub struct KvPolicySummary {
     pub version: Option<&'static str>,
     /// All its parameters.
     pub parameters: Map<String, Value>,
-    /// How tiers were filled.
+    /// Way in which tiers were filled.
     pub settings: KvSettingsSummary,
 }
 
-/// How tiers were filled. What a policy decides itself is null.
+/// Way in which tiers were filled. Null for settings that a policy decides itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvSettingsSummary {
-    /// How blocks get below the first tier.
+    /// Rule by which blocks get below the first tier.
     pub mode: Option<&'static str>,
-    /// Which end of a chain leaves first.
+    /// End of a chain that leaves first.
     pub order: &'static str,
     /// Order in which a lookup searches the tiers.
     #[serde(rename = "match")]
     pub matching: &'static str,
-    /// Which copies a request renews.
+    /// Copies that a request renews.
     pub touch: Option<&'static str>,
-    /// Which block makes room.
+    /// Choice of the block that makes room.
     pub victim: Option<&'static str>,
     /// Uses that each tier waits for.
     pub admit: Option<Vec<u32>>,
@@ -195,7 +196,7 @@ pub struct KvTierSummary {
     pub name: String,
     /// Its capacity; that of each engine if it is not shared.
     pub capacity_blocks: u64,
-    /// How many there are of it.
+    /// Number of its copies.
     pub copies: u64,
     /// Blocks that it served.
     pub hits: u64,
@@ -203,7 +204,7 @@ pub struct KvTierSummary {
     pub hit_tokens: u64,
     /// Blocks written to it.
     pub writes: u64,
-    /// What it costs.
+    /// Costs.
     pub costs: KvTierCosts,
     /// The drive that it lies on.
     pub drive: Option<KvDriveSummary>,
@@ -243,13 +244,13 @@ impl KvSettingsSummary {
 }
 
 impl KvSummary {
-    /// The capacities of its tiers in blocks: runs with equal ones can be compared.
+    /// Return the capacities of its tiers in blocks: runs with equal ones can be compared.
     pub fn capacities(&self) -> Vec<u64> {
         self.tiers.iter().map(|tier| tier.capacity_blocks).collect()
     }
 
-    /// The price of all prompts: processors and every tier that has a price; none if the processors have
-    /// none.
+    /// Return the price of all prompts: processors and every tier that has a price; none if the
+    /// processors have none.
     pub fn dollars(&self) -> Option<f64> {
         let tiers = self.tiers.iter().filter_map(|tier| tier.dollars);
         Some(self.processor_dollars? + tiers.sum::<f64>())
@@ -266,14 +267,14 @@ impl KvSummary {
         Some((self.flops - self.saved_flops) as f64 / self.flops_per_s)
     }
 
-    /// How often a tier was written as a whole.
+    /// Return the number of times that a tier was written as a whole.
     pub fn drive_writes(&self, place: usize) -> Option<f64> {
         let tier = self.tiers.get(place)?;
         let blocks = tier.capacity_blocks * tier.copies;
         (blocks > 0).then(|| tier.writes as f64 / blocks as f64)
     }
 
-    /// The same per day, at the rate of the run; none without times.
+    /// Return the same per day, at the rate of the run; none without times.
     pub fn drive_writes_per_day(&self, place: usize) -> Option<f64> {
         let writes = self.drive_writes(place)?;
         (self.duration_s > 0.0).then(|| writes / self.duration_s * SECONDS_PER_DAY)
@@ -286,7 +287,8 @@ impl KvSummary {
         (per_day > 0.0).then(|| rated / per_day / 365.25)
     }
 
-    /// The time to the first token that a share of prompts stays within; none without a model.
+    /// Return the time to the first token that a share of prompts stays within; none without a
+    /// model.
     pub fn first_token_within(&self, share: f64) -> Option<f64> {
         let last = self.first_token_s.len().checked_sub(1)?;
         #[expect(

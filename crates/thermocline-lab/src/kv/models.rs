@@ -13,7 +13,7 @@ pub struct KvModel {
     pub square_flops: u64,
     /// Floating-point operations of a prefill per token: everything else.
     pub token_flops: u64,
-    /// Where the figures are from.
+    /// Source of the figures.
     pub source: &'static str,
 }
 
@@ -69,7 +69,7 @@ pub const KV_MODELS: &[KvModel] = &[
 ];
 
 impl KvModel {
-    /// Floating-point operations of the prefill of so many tokens.
+    /// Return the floating-point operations of the prefill of `tokens` tokens.
     pub fn flops(&self, tokens: u64) -> u128 {
         let tokens = u128::from(tokens);
         u128::from(self.square_flops) * tokens * tokens + u128::from(self.token_flops) * tokens

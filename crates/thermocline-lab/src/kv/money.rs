@@ -1,4 +1,4 @@
-//! What prompts cost in money: processors while they prefill, and tiers while they stand there.
+//! Cost of prompts in money: processors while they prefill, and tiers while they stand there.
 
 use super::{KvCosts, KvSummary};
 use crate::SECONDS_PER_DAY;

@@ -1,5 +1,5 @@
-//! What keeps the blocks of prompts: orders of recency, replacement algorithms, policies of the
-//! registry, and the caches of serving systems.
+//! Keepers of prompts' blocks: orders of recency, replacement algorithms, policies of the registry,
+//! and the caches of serving systems.
 
 use std::borrow::Cow;
 
@@ -16,17 +16,17 @@ use crate::LabError;
 pub struct KvPolicy {
     /// Its name.
     pub name: Cow<'static, str>,
-    /// What it is.
+    /// Description.
     pub summary: &'static str,
     pub(crate) keeper: Keeper,
 }
 
-/// What decides.
+/// Keeper that decides.
 #[derive(Clone, Debug)]
 pub(crate) enum Keeper {
     /// An order of recency in each tier.
     Recency,
-    /// That of a serving system: an order of recency with its settings.
+    /// Order of recency with the settings of a serving system.
     System(&'static System),
     /// The same replacement algorithm in each tier.
     Algorithm(&'static Algorithm),
@@ -90,7 +90,7 @@ const SYSTEMS: &[System] = &[
 const RECENCY: (&str, &str) = ("lru", "LRU in each tier, filled as --mode says");
 
 impl KvPolicy {
-    /// All that there are.
+    /// Return all that there are.
     pub fn all() -> Vec<Self> {
         let of = |name: &'static str, summary, keeper| Self { name: name.into(), summary, keeper };
         let (name, summary) = RECENCY;
@@ -114,7 +114,7 @@ impl KvPolicy {
         all
     }
 
-    /// The one of that name.
+    /// Return the one of that name.
     ///
     /// # Errors
     /// [`LabError::UnknownPolicy`], which names those that there are.
@@ -125,7 +125,7 @@ impl KvPolicy {
         all.iter().find(|one| one.name == name).cloned().ok_or_else(unknown)
     }
 
-    /// Return `true` if it runs on so many tiers, with so many engines.
+    /// Return `true` if it runs on `tiers` tiers, with `engines` engines.
     pub(crate) fn suits(&self, tiers: usize, engines: u8) -> bool {
         match &self.keeper {
             Keeper::Policy(entry) => {
@@ -141,7 +141,7 @@ impl KvPolicy {
         matches!(self.keeper, Keeper::Recency | Keeper::Algorithm(_))
     }
 
-    /// The state of the system that it models.
+    /// Return the state of the system that it models.
     pub fn version(&self) -> Option<&'static str> {
         match &self.keeper {
             Keeper::System(system) => Some(system.version),
@@ -155,7 +155,7 @@ impl KvPolicy {
         matches!(self.keeper, Keeper::Policy(_))
     }
 
-    /// Its entry in the registry, whose parameters it has.
+    /// Return its entry in the registry, whose parameters it has.
     pub(crate) fn entry(&self) -> Option<&'static PolicyEntry> {
         match &self.keeper {
             Keeper::Algorithm(algorithm) => Some(algorithm.policy()),
@@ -195,7 +195,7 @@ impl KvPolicy {
         })
     }
 
-    /// Its parameters.
+    /// Return its parameters.
     pub(crate) fn parameters(&self) -> &'static [Parameter] {
         self.entry().map_or(&[], |entry| entry.parameters)
     }

@@ -155,7 +155,7 @@ fn drives(
     Ok(drives)
 }
 
-/// From the first arrival to the last.
+/// Return the time from the first arrival to the last.
 fn span<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> Nanos {
     let times = prompts.map(|prompt| prompt.at.0);
     let (first, last) =
@@ -163,7 +163,7 @@ fn span<'a>(prompts: impl Iterator<Item = &'a Prompt>) -> Nanos {
     Nanos(last.saturating_sub(first))
 }
 
-/// What was counted.
+/// Counts of a run.
 struct Counts {
     tally: Tally,
     writes: Vec<u64>,

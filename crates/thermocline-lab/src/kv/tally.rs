@@ -1,4 +1,4 @@
-//! What prompts cost: hits, work, and the time to the first token, added up.
+//! Cost of prompts: hits, work, and the time to the first token, added up.
 
 use thermocline_core::CACHE_TIERS_MAX;
 use thermocline_core::kv::KvFound;

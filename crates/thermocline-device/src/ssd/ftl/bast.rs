@@ -91,7 +91,7 @@ impl Bast {
         Ok(*entry)
     }
 
-    /// The log block of a block, which has room.
+    /// Return the log block of a block, which has room.
     fn log_block(
         &mut self,
         nand: &mut Nand,

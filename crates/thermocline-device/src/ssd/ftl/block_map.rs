@@ -153,7 +153,7 @@ pub(super) fn logical_blocks(nand: &Nand) -> usize {
     usize::try_from(nand.logical_pages()).unwrap_or(usize::MAX) / nand.pages_per_block() as usize
 }
 
-/// The logical block of a page, and its place there.
+/// Return the logical block of a page, and its place there.
 pub(super) const fn split(nand: &Nand, logical: u32) -> (u32, u32) {
     (logical / nand.pages_per_block(), logical % nand.pages_per_block())
 }

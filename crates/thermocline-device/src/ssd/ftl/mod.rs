@@ -15,7 +15,7 @@ use bast::Bast;
 use block_map::BlockMap;
 use page_map::PageMap;
 
-/// For what the drive moves pages.
+/// Cause for which the drive moves pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Garbage collection, and the merges of block mappings.
@@ -48,7 +48,7 @@ impl Work for Untimed {
     fn erase(&mut self, _: u32, _: Cause) {}
 }
 
-/// How often a layer did what, since the counts were taken away.
+/// Counts of a layer's operations since they were taken away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) host_programs: u64,

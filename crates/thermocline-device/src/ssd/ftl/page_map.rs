@@ -27,7 +27,8 @@ use super::super::placement::Placement;
 use super::victim::Chooser;
 use super::{Cause, Tally, Work, relocate};
 
-/// Of the pages of a block, the part that must be invalid for a collection that is not urgent.
+/// Divisor of a block's pages that gives the part which must be invalid for a collection that is
+/// not urgent.
 const WORTH: u32 = 8;
 
 #[derive(Clone, Debug)]
@@ -169,7 +170,7 @@ impl PageMap {
         }
     }
 
-    /// The handle whose data a block holds if those of handles are kept apart, else 0.
+    /// Return the handle whose data a block holds if those of handles are kept apart, else 0.
     fn kept_apart(&self, block: u32) -> usize {
         self.handle_of.get(block as usize).map_or(0, |&handle| handle.into())
     }
@@ -187,7 +188,7 @@ impl PageMap {
         (blocks * nand.pages_per_block()).saturating_sub(1)
     }
 
-    /// The open block of the stream, which has room; none if the plane cannot go on.
+    /// Return the open block of the stream, which has room; none if the plane cannot go on.
     fn room(
         &mut self,
         nand: &mut Nand,

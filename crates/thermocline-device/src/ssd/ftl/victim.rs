@@ -1,4 +1,4 @@
-//! Which block of a plane is collected next.
+//! Choice of the block of a plane that is collected next.
 //!
 //! * Source: greedy and random: the textbook; cost-benefit: Rosenblum and Ousterhout, *The design and
 //!   implementation of a log-structured file system*, SOSP '91, as Kawaguchi et al., USENIX '95,
@@ -34,7 +34,7 @@ impl Chooser {
         Self { victim: config.gc_victim, choices, random: SplitMix64::new(!config.seed) }
     }
 
-    /// A closed block of the plane; none if nothing can be gained from one.
+    /// Choose a closed block of the plane; `None` if collecting one would gain nothing.
     pub(crate) fn choose(&mut self, nand: &mut Nand, plane: u32) -> Option<u32> {
         let pages = nand.pages_per_block();
         // If this one has no invalid page, none has.
@@ -52,7 +52,7 @@ impl Chooser {
         }
     }
 
-    /// The one with the fewest valid pages of so many closed blocks, drawn with replacement.
+    /// Return the one with the fewest valid pages of so many closed blocks, drawn with replacement.
     fn draw(&mut self, nand: &Nand, plane: u32) -> Option<u32> {
         let per_plane = nand.geometry().blocks_per_plane;
         let mut drawn = 0;
@@ -82,7 +82,7 @@ fn cost_benefit(nand: &Nand, block: &Block) -> f64 {
     used / ((1.0 - used) * age)
 }
 
-/// The closed block that comes first in an order; of several, the first.
+/// Return the closed block that comes first in an order; of several, the first.
 fn least(nand: &Nand, plane: u32, order: impl Fn(&Block, &Block) -> Ordering) -> Option<u32> {
     let per_plane = nand.geometry().blocks_per_plane;
     (plane * per_plane..(plane + 1) * per_plane)

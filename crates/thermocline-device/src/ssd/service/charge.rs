@@ -10,7 +10,7 @@ pub(crate) struct Charge<'a> {
     service: &'a mut Service,
     /// The request.
     owner: u32,
-    /// Of the host's pages.
+    /// Stream of the host's pages.
     stream: usize,
     /// Operations that the request waits for.
     owed: u32,

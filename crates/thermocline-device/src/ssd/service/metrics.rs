@@ -1,4 +1,4 @@
-//! How long units and buses worked.
+//! Busy times of units and buses.
 
 use super::{Channel, Service};
 
@@ -12,19 +12,19 @@ impl Service {
         self.channels.iter_mut().for_each(|channel| channel.busy_ns = 0);
     }
 
-    /// For how long the metrics were collected.
+    /// Return the time for which the metrics were collected.
     pub(crate) const fn elapsed_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.since_ns)
     }
 
-    /// For how long each unit worked.
+    /// Return the busy time of each unit.
     fn busy_of_units(&self, now_ns: u64) -> impl Iterator<Item = u64> {
         self.units.iter().map(move |unit| {
             unit.busy_ns + unit.busy_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
         })
     }
 
-    /// The sum over all units.
+    /// Return the sum over all units.
     pub(crate) fn busy_ns(&self, now_ns: u64) -> u64 {
         self.busy_of_units(now_ns).sum()
     }
@@ -35,7 +35,7 @@ impl Service {
         units.chunks(self.units_per_chip as usize).map(|chip| chip.iter().sum()).collect()
     }
 
-    /// The share of the time for which each bus was taken.
+    /// Return the share of the time for which each bus was taken.
     pub(crate) fn channel_utilisation(&self, now_ns: u64) -> Vec<f64> {
         let elapsed_ns = self.elapsed_ns(now_ns).max(1) as f64;
         let share = |channel: &Channel| (channel.busy_ns as f64 / elapsed_ns).min(1.0);

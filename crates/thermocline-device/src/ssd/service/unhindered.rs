@@ -15,7 +15,7 @@ pub(crate) struct Passed {
     pub(crate) owner: u32,
 }
 
-/// How long the stages of an operation take, in nanoseconds.
+/// Times of an operation's stages, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Stages {
     /// Commands and bytes on the bus.
@@ -85,7 +85,7 @@ impl Stages {
 }
 
 impl Times {
-    /// Of an operation by itself.
+    /// Return the stages of an operation by itself.
     fn of(&self, operation: Operation) -> Stages {
         let bytes_ns = u64::from(operation.pages) * self.transfer;
         let (entering, leaving) = match operation.kind {
@@ -100,7 +100,7 @@ impl Times {
 }
 
 impl Unit {
-    /// The operation that waits, if it is the only one.
+    /// Return the operation that waits, if it is the only one.
     fn only(&self) -> Option<&Operation> {
         let queued = || self.queues.iter().find_map(|queue| queue.front().map(|entry| &entry.1));
         self.reads.front().or_else(queued)
