@@ -102,6 +102,8 @@ impl<'a, const F: usize> Growth<'a, F> {
         self.scan(0, samples.clone());
         let split = self.best_split(0, samples.len(), residuals);
         let mut leaves = vec![Leaf { node: root, samples, residuals, split }];
+        // Growth leaf by leaf: the leaf with the greatest gain splits next, wherever it is in the
+        // tree.
         while leaves.len() < self.settings.leaves as usize
             && let Some(widest) = widest(&leaves)
         {
@@ -115,6 +117,8 @@ impl<'a, const F: usize> Growth<'a, F> {
             let value = self.value(&leaf);
             nodes[leaf.node] = Node::Leaf(value);
             for &sample in &self.order[leaf.samples] {
+                // Gradient boosting of squared errors: the next tree fits the residuals that this
+                // one leaves.
                 self.residuals[sample as usize] -= value;
             }
         }
@@ -146,6 +150,8 @@ impl<'a, const F: usize> Growth<'a, F> {
         leaf.residuals = below.1;
         let is_lower_smaller = leaf.samples.len() < upper.samples.len();
         let smaller = if is_lower_smaller { &leaf.samples } else { &upper.samples };
+        // Only the smaller side is scanned. The histogram of the larger one is the rest of the
+        // leaf's.
         self.scan(upper_histogram, smaller.clone());
         self.subtract(lower_histogram, upper_histogram);
         if is_lower_smaller {
@@ -207,6 +213,7 @@ impl<'a, const F: usize> Growth<'a, F> {
             for (limit, bucket) in (0_u8..=u8::MAX).zip(classes).filter(|row| row.1.samples > 0) {
                 below = (below.0 + bucket.samples, below.1 + bucket.residuals);
                 let above = (samples - below.0, residuals - below.1);
+                // All further limits leave even fewer samples above.
                 if above.0 < leaf_samples {
                     break;
                 }
@@ -244,6 +251,7 @@ fn widest(leaves: &[Leaf]) -> Option<usize> {
 fn gain(below: (u32, i64), above: (u32, i64)) -> u128 {
     let samples = [below.0, above.0].map(u64::from);
     let weight = ((samples[0] * samples[1]) << 16) / (samples[0] + samples[1]);
+    // Whole numbers make the forest the same on every platform; means are rounded towards 0.
     let distance = (below.1 / i64::from(below.0)).abs_diff(above.1 / i64::from(above.0));
     u128::from(weight) * u128::from(distance * distance)
 }

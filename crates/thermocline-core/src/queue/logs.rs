@@ -158,8 +158,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         self.append(queue, page, state);
     }
 
-    /// Makes `page`, which is at a position of a queue, the newest of the same or another queue. Sooner
-    /// done than a removal and a push: nothing is read of the entry.
+    /// Makes `page`, which is at a position of a queue, the newest of the same or another queue.
+    /// Cheaper than a removal and a push: nothing is read of the entry.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn renew(
@@ -171,6 +171,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     ) {
         debug_assert_eq!(self.queue_at(position), from, "the position is the queue's");
         debug_assert_eq!(self.page(position), page, "the page is at this position");
+        // The entry keeps its page number, which no search reads while its state is 0.
         self.states[position.0 as usize] = 0;
         self.rings[from].len -= 1;
         self.append(to, page, state);
@@ -247,8 +248,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         Some((page, state))
     }
 
-    /// Makes the oldest page of a queue the newest of another one; returns it. Sooner done than to pop
-    /// and to push it.
+    /// Makes the oldest page of a queue the newest of another one; returns it. Cheaper than a pop
+    /// followed by a push.
     #[inline]
     pub fn shift(&mut self, from: usize, to: usize, state: u8) -> Option<PageId> {
         debug_assert_ne!(from, to, "they are two queues");

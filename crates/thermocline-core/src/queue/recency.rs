@@ -167,6 +167,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
         #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than 2^32")]
         let position = self.positions.put(page.0, self.head as u32, page_of(&self.pages));
+        // The former entry turns blank in place: nothing is moved or unlinked.
         let former = self.states.get_mut(position as usize).map_or(0, mem::take);
         let state = next(former, (position as usize) < self.boundary);
         debug_assert_ne!(state, 0, "zero means that a page is not in the queue");
@@ -192,6 +193,8 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.note(entry, state);
         for (cursor, mask) in self.cursors.iter_mut().zip(self.masks) {
             if state & mask != 0 {
+                // Entries before the cursor have no member of the class, so a new member there
+                // moves it back.
                 *cursor = (*cursor).min(entry);
             }
         }
@@ -378,6 +381,8 @@ impl<const CLASSES: usize> Recency<CLASSES> {
                 return entry + offset;
             }
             if is_at_chunk {
+                // The search has seen the whole chunk, so the union may drop the class: later
+                // searches skip the chunk.
                 self.chunks[entry / CHUNK] &= !mask;
             }
             entry = end;
@@ -415,6 +420,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         let head = self.squeeze_range(self.boundary..self.head, boundary);
         assert!(head < self.states.len(), "the queue holds no more pages than its capacity");
         self.states[head..self.head].fill(0);
+        // Every position changed, so the directory is filled again.
         self.positions.refill(self.pages[..head].iter().copied().zip(0_u32..));
         self.head = head;
         self.boundary = boundary;

@@ -256,6 +256,7 @@ impl Ram {
 
     fn group_rank(&self, group: u32) -> GroupRank {
         let oldest = self.buffer.front(group).expect("a group has a page");
+        // Of equally large groups the one leaves whose page entered the buffer first.
         (Reverse(self.buffer.len(group)), self.uses[oldest as usize].at)
     }
 
@@ -294,6 +295,7 @@ impl Ram {
 
     /// Return the least frequently used page of a full level.
     fn take_least(&mut self) -> u32 {
+        // Pages that were referenced once have the least count. Of these, the oldest leaves first.
         while let Some((slot, at)) = self.once.pop_front() {
             if self.uses[slot as usize].rank_of_once() == Some(at) {
                 return slot;
@@ -379,6 +381,7 @@ impl Hca {
         self.accesses += 1;
         let Self { ram, flash, accesses, write_miss, disk, keeps_counts, buffer_hits, .. } = self;
         let in_ram = ram.slots.find(page);
+        // Exclusive: a page found on flash leaves it, and its count comes along.
         let on_flash = if in_ram.is_none() { flash.order.take(page) } else { None };
         let found = match (in_ram, on_flash) {
             (Some(_), _) => Tier::RAM,
@@ -389,6 +392,7 @@ impl Hca {
         let is_copied = in_ram.is_none() && (on_flash.is_some() || is_fetched);
         out.copy_if(is_copied, page, found, Tier::RAM);
         out.serve(page, op, found, Tier::RAM);
+        // Write-through: cached pages are always clean, so evictions from flash cost no write.
         out.copy_if(op == Op::Write, page, Tier::RAM, *disk);
         if on_flash.is_some() {
             out.drop_copy(page, Tier::FLASH);
@@ -403,6 +407,8 @@ impl Hca {
         let count = if is_in_level || *keeps_counts { count } else { 0 };
         if !is_in_level {
             if in_ram.is_some() {
+                // A hit in the transient buffer counts as one of RAM, and the page returns to the
+                // first level.
                 ram.leave_buffer(slot);
                 *buffer_hits += 1;
             }
@@ -411,9 +417,12 @@ impl Hca {
                 ram.slots.prefetch(coming);
                 flash.order.prefetch(coming);
             }
+            // The victim is chosen before the page enters, so a new page is never its own victim.
             ram.make_room(*accesses);
         }
         ram.note(slot, count.saturating_add(1), *accesses);
+        // The buffer gathers pages of one SSD block, and writes the largest group as one block
+        // write.
         if ram.buffered_pages() > ram.buffer_pages {
             self.flush_group(out);
         }

@@ -246,6 +246,7 @@ impl ArcL2arc {
             Outcome::Refused => unreachable!("ARC takes every page"),
         };
         dirty.insert_if(page, op == Op::Write);
+        // L2ARC never holds dirty data: a write makes its copy old, which is dropped at once.
         if op == Op::Write && device.remove(page) {
             out.drop_copy(page, Tier::FLASH);
         }
@@ -271,6 +272,7 @@ impl ArcL2arc {
     /// Copies clean pages that flash does not hold, the coldest first, and says how many.
     fn feed(&mut self, out: &mut impl Sink) -> u32 {
         let Feed { write_max, write_boost, headroom, is_warm, .. } = self.feed;
+        // Before ARC evicts for the first time nothing can be missed, so the feed writes faster.
         let boost = if is_warm { 0 } else { write_boost };
         let write_max = write_max.saturating_add(boost);
         let depth = usize::try_from(u64::from(write_max) * u64::from(headroom));
@@ -280,11 +282,16 @@ impl ArcL2arc {
             Device::Rotor(l2arc) => l2arc,
             Device::Swept(swept) => return swept.feed(arc, dirty, is_warm, out),
         };
+        // Only clean pages are fed.
         let is_clean = |&page: &PageId| !dirty.contains(page);
         if is_warm {
+            // The feed looks at the pages that ARC will evict soon, T2 before T1. If ARC evicts
+            // faster, pages leave without a copy.
             let pages = arc.coldest().into_iter().flat_map(|list| list.take(depth));
             l2arc.copy_some(pages.filter(is_clean), write_max, out)
         } else {
+            // Nothing is about to be evicted: the hottest pages are the best to have after a
+            // restart.
             let pages = arc.hottest().into_iter().flat_map(|list| list.take(depth));
             l2arc.copy_some(pages.filter(is_clean), write_max, out)
         }
@@ -386,12 +393,14 @@ impl L2arc {
             self.ring.prefetch(coming);
         }
         if self.reuse_holes {
+            // A variant: holes are used again, so only pages that are there count.
             while self.ring.len() == self.slots {
                 overwritten = self.ring.pop();
             }
             if self.ring.slots() == slots + slots / 2 {
                 self.ring.squeeze();
             }
+        // The rotor sweeps over the device: what it comes to is overwritten, hole or not.
         } else if self.ring.slots() == slots {
             overwritten = self.ring.pop();
         }

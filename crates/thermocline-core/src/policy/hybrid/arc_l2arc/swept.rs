@@ -191,6 +191,7 @@ impl Swept {
 
     /// Make room at the hand for `size` pages; the end of the device is skipped if it is too short.
     fn clear_ahead(&mut self, size: u32, out: &mut impl Sink) {
+        // The feed of 2026 clears the device ahead of its hand, so that it writes in large pieces.
         if self.hand + size > self.slots_max {
             self.clear(self.hand, self.slots_max, out);
             (self.hand, self.has_swept_once) = (0, true);
@@ -271,6 +272,8 @@ impl Markers {
     }
 
     fn feed(&mut self, feed: &mut Feed<'_>, out: &mut impl Sink) {
+        // After so many writes the lists have changed: the search starts again at their evicting
+        // ends.
         if self.written >= self.reset_pages {
             self.written = 0;
             self.rewind(FREQUENT);
@@ -335,6 +338,7 @@ impl Budget {
     fn next_feed(&mut self) -> u64 {
         self.feeds += 1;
         if self.feeds == self.feeds_per_day {
+            // A day's remainder is carried over to the next day only.
             self.left_over = self.pages_per_day.saturating_sub(self.written);
             (self.feeds, self.written) = (0, 0);
         }

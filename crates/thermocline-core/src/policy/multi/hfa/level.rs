@@ -102,8 +102,10 @@ impl Level {
             [self.cold_in_q1, self.hot_in_q2].map(|sum| sum as f64 / self.samples as f64);
         (self.cold_in_q1, self.hot_in_q2, self.samples) = (0, 0, 0);
         #[expect(clippy::cast_possible_truncation, reason = "a difference of two page counts")]
+        // S is rounded towards 0: rounding down would drift the boundary by one page a period.
         let exchanged = (cold - hot) as i64;
         let greatest = i64::from((self.capacity_pages - 1).max(1));
+        // Both queues keep one page at least.
         let q1 = (i64::from(self.q1_capacity_pages) - exchanged).clamp(1, greatest);
         self.q1_capacity_pages = u32::try_from(q1).expect("between 1 and the capacity");
     }

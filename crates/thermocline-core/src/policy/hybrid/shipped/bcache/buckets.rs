@@ -161,6 +161,7 @@ impl Buckets {
         if self.until_rescale >= 0 {
             return;
         }
+        // Priorities sink each time that requests have moved a 1024th of the cache.
         self.until_rescale += (self.pages() * SECTORS / 1024).cast_signed();
         let aging = self.all.iter_mut().filter(|bucket| !bucket.is_pinned && bucket.priority > 0);
         let least = aging.map(|bucket| {
@@ -197,6 +198,8 @@ impl Buckets {
         if self.until_collection < 0 {
             self.collect(dirty);
         }
+        // The log never overwrites: the older copy is dead from now on, and its space returns with
+        // its bucket.
         self.forget(page);
         let task = usize::from(is_eviction);
         if self.open[task].is_none() {
@@ -222,6 +225,7 @@ impl Buckets {
         if self.free.is_empty() {
             self.invalidate(out);
         }
+        // Dirty counts date from the last collection: buckets may be clean by now.
         if self.free.is_empty() {
             self.collect(dirty);
             self.invalidate(out);
@@ -273,6 +277,8 @@ impl Buckets {
 
     /// Return the value of a bucket, from its age and contents.
     fn rank(&self, bucket: &Bucket) -> i64 {
+        // The kernel's `bucket_prio`: priority above the least one, plus an eighth of the range,
+        // times the live sectors.
         let base = (INITIAL_PRIORITY - self.min_priority).div_euclid(8);
         (bucket.priority - self.min_priority + base) * bucket.used.cast_signed()
     }

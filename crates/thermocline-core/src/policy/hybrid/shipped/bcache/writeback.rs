@@ -134,11 +134,13 @@ impl Rate {
         let next = *self.next.get_or_insert(after(now, update_s));
         let passed_ns = now.0.saturating_sub(self.last.0);
         self.last = now;
+        // The credit is in sectors times nanoseconds, so no fraction is lost between requests.
         self.credit += u128::from(passed_ns) * u128::from(self.sectors_per_s.unsigned_abs());
         if now >= next {
             self.update(sectors(dirty_pages), sectors(target_pages), usage());
             self.next = Some(after(now, update_s));
         }
+        // Idle time earns no burst.
         if dirty_pages == 0 {
             self.credit = 0;
             return false;
@@ -153,9 +155,12 @@ impl Rate {
 
     fn update(&mut self, dirty: i64, target: i64, usage: Usage) {
         let error = dirty - target;
+        // The integral grows with an excess of dirty pages and falls with a lack, but not below 0.
         if error > 0 || error < 0 && self.integral > 0 {
             self.integral = self.integral.saturating_add(error * UPDATE_S);
         }
+        // Scattered dirty data makes buckets unusable, so write-back is sped up where few buckets
+        // are free.
         let proportional = (error / PROPORTIONAL).max(fragmentation(dirty, usage));
         self.sectors_per_s = proportional.saturating_add(self.integral / INTEGRAL).max(RATE_MIN);
     }

@@ -96,6 +96,7 @@ impl Alru {
     pub(super) fn excess(&mut self) -> Option<Vec<u32>> {
         let [high, low] = self.dirty_max?;
         let dirty = u64::from(self.written.len(ALL));
+        // Hysteresis: cleaning goes on below the upper limit until the lower one is reached.
         self.has_excess = dirty > 0 && dirty >= if self.has_excess { low } else { high };
         self.has_excess.then(|| self.written.iter(ALL).take(self.batch as usize).collect())
     }

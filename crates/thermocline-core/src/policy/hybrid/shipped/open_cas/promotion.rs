@@ -38,6 +38,7 @@ impl Nhit {
 
     /// Notes that a line is asked for that is not cached; returns whether it may enter a cache of so many.
     pub(super) fn allows(&mut self, line: u32, mapped: u32) -> bool {
+        // An empty cache fills up with anything first.
         if u64::from(mapped) < self.trigger_lines {
             return true;
         }
