@@ -176,6 +176,7 @@ impl CountMin {
     fn raise(&mut self, hash: PageHash) {
         let (shift, full) = (self.generations[self.newest].shift, self.full());
         let count = |lane: u64| (lane >> shift) & full;
+        // A conservative update: counters above the least owe their count to collisions.
         let least = self.lanes(hash).map(count).min().expect("there is a row");
         if least == full {
             return;
@@ -215,6 +216,7 @@ impl Identifier for CountMin {
     #[inline(never)]
     fn decay(&mut self) {
         self.newest = (self.newest + 1) % self.generations.len();
+        // The oldest generation becomes the newest one, empty.
         let cleared = self.full() << self.generations[self.newest].shift;
         for row in &mut self.rows {
             row.keep(row.mask() & !cleared);

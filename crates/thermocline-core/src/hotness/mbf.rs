@@ -173,6 +173,8 @@ impl<F: Filters> Mbf<F> {
     #[inline]
     fn seen(&self, hash: PageHash, [first, second]: [F::Spot; 2]) -> u32 {
         let bits = &self.bits;
+        // A filter has seen the page if all K bits are set, so false positives count as in the
+        // paper.
         let mut seen = bits.seen(first) & bits.seen(second);
         for index in 2..self.hashes {
             seen &= bits.seen(bits.spot(hash, index));
@@ -204,6 +206,8 @@ impl<F: Filters> Mbf<F> {
         (0..self.filters)
             .filter(|filter| seen >> filter & 1 == 1)
             .map(|filter| {
+                // The weight follows the age since the last reset: the filter to be erased next
+                // weighs least, the one erased last most.
                 let rank = (filter + self.filters - next_reset) % self.filters + 1;
                 self.base_units + rank
             })
@@ -236,6 +240,8 @@ impl<F: Filters> Identifier for Mbf<F> {
         let [first, second] = self.first_two(hash);
         let seen = self.seen(hash, [first, second]);
         let mut is_hot = true;
+        // The shortcut: a page that all filters have seen is hot without a record, since the
+        // threshold is at most the sum of all weights.
         if seen != self.shortcut {
             // The first filter without the page, from the one whose turn it is, and round again.
             let free = !seen & self.all;
@@ -247,8 +253,10 @@ impl<F: Filters> Identifier for Mbf<F> {
             for index in 2..self.hashes {
                 self.bits.set(self.bits.spot(hash, index), u64::from(chosen));
             }
+            // Deviation (3): the write itself counts.
             is_hot = self.is_hot(seen | chosen);
         }
+        // Deviation (2): the turn moves on after a shortcut, too.
         self.turn = (self.turn << 1) & self.all;
         if self.turn == 0 {
             self.turn = self.all;
@@ -277,6 +285,7 @@ impl<F: Filters> Identifier for Mbf<F> {
     #[inline(never)]
     fn decay(&mut self) {
         self.bits.erase(self.next_reset);
+        // Filters are erased in turn, so that each remembers V * T writes at most.
         self.expect_reset_of((self.next_reset + 1) % self.filters);
     }
 

@@ -119,10 +119,13 @@ impl TinyLfu {
     #[inline]
     pub fn record(&mut self, page: PageId) {
         let hash = PageHash::quick(page);
+        // The doorkeeper takes the first reference of a sample, so pages referenced once use no
+        // counters.
         if !self.enters(hash) {
             self.raise(hash);
         }
         self.references += 1;
+        // The reset: halving after a sample of W references ages all counts alike.
         if self.references >= self.sample_references {
             self.halve();
         }
@@ -189,6 +192,8 @@ impl TinyLfu {
         let most = if self.is_minimal { least(block.counts(places)) } else { COUNTER_MAX };
         for place in places {
             let count = block.get(place);
+            // The minimal increment raises only the least counters: larger ones owe their count to
+            // collisions.
             let is_raised = count <= most && count < COUNTER_MAX;
             block.0[place.word % WORDS] += u64::from(is_raised) << place.shift;
         }
@@ -205,6 +210,8 @@ impl TinyLfu {
         if let Some(doorkeeper) = &mut self.doorkeeper {
             doorkeeper.clear();
         }
+        // Halving odd counters loses a half each. The sample shrinks by that as well, so that it
+        // agrees with the counters.
         self.references = self.references.saturating_sub(odd / u64::from(ROWS)) / 2;
     }
 

@@ -105,6 +105,8 @@ impl Controller {
             *total_ms += own_ms;
         }
         for (challenger, &own_ms) in self.challengers.iter_mut().zip(times_ms) {
+            // CUSUM: the advantage beyond the margin is summed up, and starts again whenever it is
+            // gone.
             challenger.ahead_ms += in_force_ms * (1.0 - self.caution.margin) - own_ms;
             challenger.windows += 1;
             challenger.accesses += accesses;
@@ -114,6 +116,7 @@ impl Controller {
                 *challenger = Challenger::default();
             }
         }
+        // A change pays only if the advantage exceeds the cost of moving pages.
         let needed_ms = self.caution.move_ms * self.reluctance;
         let is_sure = |(_, one): &(usize, &Challenger)| {
             one.windows >= self.caution.patience_windows && one.ahead_ms > needed_ms
@@ -136,6 +139,8 @@ impl Controller {
             adopted_ms_per_access: per_access(why.own_ms),
         });
         let is_hasty = self.calm_windows < HASTY_WINDOWS;
+        // Changes in quick succession show that the workload alternates, so the next one must be
+        // worth more.
         let next = if is_hasty { self.reluctance * 2.0 } else { self.reluctance / 2.0 };
         self.reluctance = next.clamp(1.0, RELUCTANCE_MAX);
         self.calm_windows = 0;
