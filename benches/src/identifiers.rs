@@ -136,7 +136,7 @@ fn times(arguments: &Arguments, pages: u32, writes: &[PageId]) -> Result<Vec<f64
     Ok(runs.into_iter().map(|times| median(times) * 1e9 / writes.len() as f64).collect())
 }
 
-/// Instructions per record, decays included, and per decay; none without valgrind.
+/// Instructions per record, decays included, and per decay; `None` without valgrind.
 fn instructions_per_record(arguments: &Arguments, contender: usize) -> Result<Option<(f64, f64)>> {
     let long_writes = SHORT_WRITES + arguments.counted_writes;
     let count =

@@ -36,7 +36,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Return the instructions that callgrind counts in a run of this very program with these
-/// arguments; none if `valgrind` is not installed.
+/// arguments; `None` if `valgrind` is not installed.
 pub(crate) fn instructions(arguments: &[&str]) -> Result<Option<u64>> {
     let program = std::env::current_exe().context("this program has a path")?;
     let output = Command::new("valgrind")

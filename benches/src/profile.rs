@@ -265,7 +265,7 @@ fn named(summary: &Summary, figure: usize, value: f64) -> Measured {
     Measured { policy: summary.policy.name.clone(), pages, figure, value }
 }
 
-/// Return the error of a figure; none if both are 0.
+/// Return the error of a figure; `None` if both are 0.
 fn error(truth: &Measured, generated: &Measured) -> Option<f64> {
     let of = |one: &Measured| (one.policy.clone(), one.pages.clone(), one.figure);
     assert_eq!(of(truth), of(generated), "all traces run the same configurations");

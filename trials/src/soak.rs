@@ -341,7 +341,7 @@ fn watch_memory(
     Ok(lifetimes.into_iter().map(|(_, samples)| samples).collect())
 }
 
-/// Memory that a process occupies; none if it is gone.
+/// Memory that a process occupies; `None` if it is gone.
 fn rss_bytes(id: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

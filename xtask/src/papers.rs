@@ -160,7 +160,7 @@ fn with_tables(page: &str, run: &Run) -> Result<String> {
     Ok(page)
 }
 
-/// Return a page with another table at the place that begins so; none if it has no such place.
+/// Return a page with another table at the place that begins so; `None` if it has no such place.
 fn with_table(page: &str, begin: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;

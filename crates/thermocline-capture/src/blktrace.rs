@@ -43,7 +43,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// None without the magic number of version 7, which stands for itself in both byte orders.
+    /// `None` without the magic number of version 7, which stands for itself in both byte orders.
     pub(crate) fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
         let is_little = match bytes[..4] {
             [0x07, 0x74, 0x61, 0x65] => true,

@@ -85,7 +85,7 @@ impl NameRest {
         (name, if left == 0 { Self::None } else { Self::Bytes(left) })
     }
 
-    /// Return the part of the next line that belongs to the name; none if the line does not.
+    /// Return the part of the next line that belongs to the name; `None` if the line does not.
     fn take<'a>(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
         let (taken, rest) = match *self {
             // A line break comes before the text.

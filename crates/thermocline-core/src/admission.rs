@@ -30,7 +30,7 @@ impl Admission {
         Ok(Self(Some((identifier, values))))
     }
 
-    /// Return the identifier and its parameters; none if every page is admitted.
+    /// Return the identifier and its parameters; `None` if every page is admitted.
     pub const fn identifier(&self) -> Option<&(&'static IdentifierEntry, Values)> {
         self.0.as_ref()
     }
@@ -50,7 +50,7 @@ impl Gate {
         self.0.is_none()
     }
 
-    /// Notes that the policy offers a page, and says whether it may enter flash.
+    /// Notes that the policy offers a page, and returns `true` if it may enter flash.
     #[inline]
     pub(crate) fn admits(&mut self, page: PageId) -> bool {
         match &mut self.0 {

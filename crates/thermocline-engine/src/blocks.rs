@@ -61,7 +61,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Return the next blocks, none for one that cannot be read; nothing after the last.
+    /// Return the next blocks, `None` for one that cannot be read; nothing after the last.
     pub(crate) fn next_batch(&mut self) -> Option<impl Iterator<Item = Option<&[u8]>>> {
         let left = self.end_bytes - self.next_bytes;
         if left == 0 {

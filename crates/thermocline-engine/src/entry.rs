@@ -223,7 +223,7 @@ impl Entries {
         }
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.table.capacity() * size_of::<Entry>() + self.free.capacity() * size_of::<EntryId>()
     }

@@ -19,8 +19,8 @@ pub struct Begin {
     pub keep: Keep,
     /// The size of the backing store from then on; none to leave it.
     pub backing_bytes: Option<u64>,
-    /// The epoch; none for the next one. No two starts take the same, even if the first crashed before
-    /// the flash was in it.
+    /// The epoch; `None` for the next one. No two starts take the same, even if the first crashed
+    /// before the flash was in it.
     pub epoch: Option<u64>,
 }
 
@@ -29,6 +29,6 @@ pub struct Begin {
 pub struct End {
     /// The number of the journal block that would have been next.
     pub next_sequence: u64,
-    /// The backing store; none if it could not be read then.
+    /// The backing store; `None` if it could not be read then.
     pub backing: Option<Fingerprint>,
 }

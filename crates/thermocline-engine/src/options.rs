@@ -42,7 +42,7 @@ pub struct Options {
     pub sequential_bypass_bytes: Option<u64>,
     /// Time at which dirty pages are written to disk besides those that the policy writes.
     pub cleaning: Cleaning,
-    /// Bytes that may be written to flash per day, in GiB; none for no limit.
+    /// Bytes that may be written to flash per day, in GiB; `None` for no limit.
     pub flash_write_budget_gib_per_day: Option<f64>,
     /// Flash operations that may fail, in spite of further tries, before the engine stops using the
     /// flash. With 0 nothing is tried again, and the first failure ends the use of the flash.

@@ -378,7 +378,7 @@ impl Slots {
         state.set_state(SlotState::Free);
     }
 
-    /// Checks what always holds.
+    /// Checks the invariants.
     pub(crate) fn assert_invariants(&self) {
         let count = |wanted: fn(&Slot) -> bool| self.table.iter().filter(|it| wanted(it)).count();
         let live = count(|slot| slot.state() == SlotState::Live);
@@ -391,7 +391,7 @@ impl Slots {
         }
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.table.capacity() * size_of::<Slot>()
             + self.uppers.capacity() * size_of::<u16>()

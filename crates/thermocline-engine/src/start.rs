@@ -31,7 +31,8 @@ pub struct Found {
     pub flash: FoundFlash,
     /// Bytes of the whole pages of the backing store.
     pub backing_bytes: u64,
-    /// The backing store, as [`Found::sample`] wants it; none if it does not, or if it cannot be read.
+    /// The backing store, as [`Found::sample`] wants it; `None` if it does not, or if it cannot be
+    /// read.
     pub backing: Option<Fingerprint>,
     /// The identity of the cache that is set up if there is none.
     pub new_cache: Uuid,

@@ -95,7 +95,7 @@ impl World {
         found
     }
 
-    /// Carries a plan out, or some of its first steps; none if it is refused.
+    /// Carries a plan out, or some of its first steps; `None` if it is refused.
     fn run(&mut self, intent: Intent, has_flash: bool, steps_max: u64) -> Option<()> {
         let found = self.found(has_flash);
         let plan = found.plan(intent);

@@ -139,8 +139,8 @@ impl CompiledCache {
         Self::mapped(path)
     }
 
-    /// Return the trace of a file, which is now the last one used; none if it is not there or is of
-    /// no use.
+    /// Return the trace of a file, which is now the last one used; `None` if it is not there or is
+    /// of no use.
     fn mapped(path: &Path) -> Result<Option<CompiledTrace>, LabError> {
         if !path.exists() {
             return Ok(None);

@@ -103,7 +103,7 @@ pub struct IdentifierSummary {
     pub memory_bits: u64,
     /// Wall-clock time to record one access and judge it, without the decays.
     pub check_ns: f64,
-    /// Wall-clock time of one decay; none if it forgets with every access.
+    /// Wall-clock time of one decay; `None` if it forgets with every access.
     pub decay_ns: Option<f64>,
     /// Accesses from one decay to the next.
     pub decay_writes: Option<u64>,
@@ -131,7 +131,7 @@ pub struct Recording {
     memory_bits: u64,
     /// Nanoseconds per access, without those of the decays.
     pub check_ns: f64,
-    /// Nanoseconds per decay; none if the identifier forgets with every access.
+    /// Nanoseconds per decay; `None` if the identifier forgets with every access.
     pub decay_ns: Option<f64>,
     /// Accesses from one decay to the next.
     pub decay_writes: Option<u64>,

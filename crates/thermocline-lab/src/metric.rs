@@ -34,19 +34,20 @@ pub struct Metric<S: 'static = Summary> {
 }
 
 impl<S> Metric<S> {
-    /// Create a figure as tables show it, of the tier at this place; none if they do not show it.
+    /// Create a figure as tables show it, of the tier at this place; `None` if they do not show it.
     fn of(figure: &'static Figure<S>, tiers: &[TierSummary], place: usize) -> Option<Self> {
         let title = title_of(figure.shown?.title, tiers, place);
         Self::titled(figure, place, title)
     }
 
-    /// Create a figure under this title, of the tier at this place; none if tables do not show it.
+    /// Create a figure under this title, of the tier at this place; `None` if tables do not show
+    /// it.
     fn titled(figure: &'static Figure<S>, place: usize, title: Cow<'static, str>) -> Option<Self> {
         let Shown { unit, scale, show, is_more_better, .. } = figure.shown?;
         Some(Self { title, unit, figure, place, scale, show, is_more_better })
     }
 
-    /// Return the value in the unit of the metric; none if the run has no such tier or device.
+    /// Return the value in the unit of the metric; `None` if the run has no such tier or device.
     pub fn value(&self, run: &S) -> Option<f64> {
         self.figure.value(run, self.place).map(self.scale)
     }

@@ -145,7 +145,7 @@ pub struct AdmissionSummary {
 pub struct TierSummary {
     /// Its name.
     pub name: String,
-    /// Its capacity in pages; none for the disk, which holds every page.
+    /// Its capacity in pages; `None` for the disk, which holds every page.
     pub capacity_pages: Option<u64>,
     /// Accesses whose page this tier held, and no faster one.
     pub hits: u64,
@@ -181,7 +181,7 @@ impl Summary {
     }
 
     /// Return the number of bytes found in any cache tier, divided by all that were asked for; from
-    /// 0 to 1. None if the trace is not of objects whose sizes are not whole pages.
+    /// 0 to 1. `None` if the trace is not of objects whose sizes are not whole pages.
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         Some(1.0 - self.tiers.last()?.byte_hit_ratio?)
     }

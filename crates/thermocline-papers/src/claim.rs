@@ -134,7 +134,7 @@ pub(crate) fn all(
     (count > 0).then(|| Measured::points(words(so, count), so, count))
 }
 
-/// Return the median, the least and the greatest of some values; none if there are none.
+/// Return the median, the least and the greatest of some values; `None` if there are none.
 pub(crate) fn spread(values: &mut [f64], unit: &str) -> Option<String> {
     let median = median(values)?;
     let [least, most] = [values[0], values[values.len() - 1]];
@@ -146,13 +146,13 @@ pub(crate) fn is_near(ours: f64, paper: f64, tolerance: f64) -> bool {
     (ours - paper).abs() <= tolerance
 }
 
-/// Return the middle one of some values, the upper one of two; none if there are none.
+/// Return the middle one of some values, the upper one of two; `None` if there are none.
 pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// Return the mean of some values; none if there are none.
+/// Return the mean of some values; `None` if there are none.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -23,7 +23,7 @@ pub(crate) struct CustomPolicy {
     identity: String,
     /// Number of cache tiers that it is to run on.
     tiers: usize,
-    /// Called with capacities, pages and whether a write miss fetches; none for algorithms.
+    /// Called with capacities, pages and whether a write miss fetches; `None` for algorithms.
     factory: Option<Py<PyAny>>,
     /// The algorithm of RAM, or those of RAM and flash.
     algorithms: Vec<CustomAlgorithm>,
@@ -33,7 +33,7 @@ pub(crate) struct CustomPolicy {
 
 /// An object with a method `access(page, write)`.
 struct PythonPolicy {
-    /// Its method; none if it could not be made.
+    /// Its method; `None` if it could not be made.
     access: Option<Py<PyAny>>,
     /// The classes of its actions.
     kinds: Option<Kinds>,

@@ -223,7 +223,7 @@ mod nameless {
     /// Folder in which the kernel shows open files; without it, one cannot be given a name.
     const OPEN_FILES: &str = "/proc/self/fd";
 
-    /// Return a file without a name in a folder; none where the file system has none, or where
+    /// Return a file without a name in a folder; `None` where the file system has none, or where
     /// creating any file fails, which who tries it with a name is told.
     pub(super) fn create(folder: &Path) -> Option<File> {
         if !Path::new(OPEN_FILES).exists() {

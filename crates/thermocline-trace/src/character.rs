@@ -48,11 +48,11 @@ pub struct Character {
     pub long_run_share: f64,
     /// Mean length of a sequential run, in pages.
     pub mean_run_pages: f64,
-    /// Variance of the requests per second / their mean; none if the trace is shorter than 30 s.
+    /// Variance of the requests per second / their mean; `None` if the trace is shorter than 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dispersion: Option<f64>,
     /// Share of the accesses that the hottest tenth of the pages of one sixteenth of the trace loses in the
-    /// next sixteenth, in the mean; 0 if what is hot stays hot. None if the trace is too short.
+    /// next sixteenth, in the mean; 0 if what is hot stays hot. `None` if the trace is too short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub popularity_drift: Option<f64>,
     /// Distinct pages in a hundredth of the accesses, in the mean, / all pages.
@@ -60,7 +60,8 @@ pub struct Character {
     /// Distinct pages in a tenth of the accesses, in the mean, / all pages.
     pub working_set_10_percent: f64,
     /// Probability that a stationary workload shows as strong a trend of new pages as the second half of
-    /// this trace does; below 0.05 the trace is likely to grow or to shrink. None if the trace is too short.
+    /// this trace does; below 0.05 the trace is likely to grow or to shrink. `None` if the trace is
+    /// too short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stationarity_p: Option<f64>,
 }

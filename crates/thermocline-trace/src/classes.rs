@@ -71,8 +71,8 @@ pub struct ClassSummary {
     pub write_share: f64,
     /// Writes per page; 0 if it has no page.
     pub mean_writes_per_page: f64,
-    /// Distinct pages written between two writes of a page, on average; none if no page of the class
-    /// was written twice.
+    /// Distinct pages written between two writes of a page, on average; `None` if no page of the
+    /// class was written twice.
     pub mean_distance_pages: Option<f64>,
     /// The mean re-use distance of the writes of each interval; none where there is no re-use.
     pub distance_over_time: Vec<Option<f64>>,

@@ -20,7 +20,8 @@ pub struct FootprintPoint {
     pub reuse_share: f64,
     /// Writing accesses / accesses of this interval.
     pub write_share: f64,
-    /// Distinct pages between an access and the former one to its page, mean; none without re-use.
+    /// Distinct pages between an access and the former one to its page, mean; `None` without
+    /// re-use.
     pub mean_distance_pages: Option<f64>,
 }
 

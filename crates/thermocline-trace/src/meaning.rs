@@ -283,7 +283,8 @@ impl Slot {
         }
     }
 
-    /// Return a number in bytes, pages or times; none if the row lacks it and may. A range that is
+    /// Return a number in bytes, pages or times; `None` if the row lacks it and may. A range that
+    /// is
     /// -1 is none.
     #[inline]
     fn number(&self, row: &impl Row, what: &'static str) -> Result<Option<u64>, Reason> {

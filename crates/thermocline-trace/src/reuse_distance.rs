@@ -99,8 +99,8 @@ impl ReuseDistance {
         }
     }
 
-    /// Touches a page; returns how many other pages were touched since its previous touch, none if
-    /// there was none. It takes the logarithm of the number of pages.
+    /// Touches a page; returns how many other pages were touched since its previous touch, `None`
+    /// if there was none. It takes the logarithm of the number of pages.
     ///
     /// # Panics
     /// If the page is not below the number of pages.

@@ -77,7 +77,7 @@ impl Choice {
 
 impl Sampling {
     /// Return the share `rate` of the pages, above 0 and at most 1; samples by hash of the same
-    /// seed contain each other. None if the rate is no such share.
+    /// seed contain each other. `None` if the rate is no such share.
     pub fn new(rate: f64, choice: Choice, seed: u64) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -174,7 +174,7 @@ impl CompiledTrace {
     }
 
     /// Return the accesses to the sampled pages, with ids of their own; times and page numbers
-    /// stay. None if no page is in the sample.
+    /// stay. `None` if no page is in the sample.
     ///
     /// Requests keep their sampled accesses, and are left out if they have none. The times of the
     /// first and last request are those of the whole trace, which the sample stands for.

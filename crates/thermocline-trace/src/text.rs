@@ -130,7 +130,7 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
     Ok(value)
 }
 
-/// Return the number that eight digits write, all at once; none if one is no digit.
+/// Return the number that eight digits write, all at once; `None` if one is no digit.
 #[inline]
 const fn eight_digits(text: [u8; 8]) -> Option<u64> {
     const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;

@@ -90,7 +90,7 @@ pub(crate) fn length_bytes(segments: &[Segment]) -> u64 {
 }
 
 /// Calls `copy` with the address and the range of `bytes` for each part of a range of segments. Returns
-/// whether all of it lies within them, and could be copied.
+/// `true` if all of it lies within them, and could be copied.
 fn each_part(
     segments: &[Segment],
     mut skip_bytes: u64,

@@ -208,7 +208,7 @@ impl Disk {
         number
     }
 
-    /// Removes a name; says whether it was there.
+    /// Removes a name; returns `true` if it was there.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let removed = self.names.remove(name).is_some();
         if removed {
@@ -217,7 +217,7 @@ impl Disk {
         removed
     }
 
-    /// Renames a file over another; says whether it was there.
+    /// Renames a file over another; returns `true` if it was there.
     pub(crate) fn rename(&mut self, from: &str, to: &str) -> bool {
         let Some(number) = self.names.remove(from) else { return false };
         self.names.insert(to.to_owned(), number);

@@ -431,7 +431,7 @@ impl Torture {
         Ok(())
     }
 
-    /// Ends the server in order; says whether it could.
+    /// Ends the server in order; returns `true` if it could.
     fn stop(
         &self,
         plan: &Plan,

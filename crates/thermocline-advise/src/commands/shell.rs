@@ -41,7 +41,7 @@ mod tests {
 
     use super::*;
 
-    /// Let a shell read a quoted word; none where there is no shell.
+    /// Let a shell read a quoted word; `None` where there is no shell.
     fn read_back(word: &str) -> Option<Vec<u8>> {
         let script = format!("printf %s {}", quoted(word));
         let output = Command::new("sh").arg("-c").arg(script).output();

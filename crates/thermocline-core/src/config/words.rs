@@ -25,7 +25,7 @@ impl Words {
         Self { declared, mask }
     }
 
-    /// Return the words of a text, joined by `+`. None if one is not declared or appears twice.
+    /// Return the words of a text, joined by `+`. `None` if one is not declared or appears twice.
     pub(super) fn parse(declared: &'static [&'static str], text: &str) -> Option<Self> {
         let mut mask = 0;
         for word in text.split('+') {

@@ -72,7 +72,7 @@ pub enum Heat {
 
 /// A hot-data identifier.
 pub trait Identifier: Debug {
-    /// Records one write of `page`, and says whether the page is hot with it.
+    /// Records one write of `page`, and returns whether that makes the page hot.
     fn record(&mut self, page: PageId) -> Heat;
 
     /// Records writes in order and appends the heat of each: [`record`](Self::record) for many,
@@ -97,8 +97,8 @@ pub trait Identifier: Debug {
         Heat::hot_if(self.hotness(page) >= self.threshold())
     }
 
-    /// Return the number of writes that lie between two decays; none if the identifier forgets with
-    /// every write.
+    /// Return the number of writes that lie between two decays; `None` if the identifier forgets
+    /// with every write.
     fn decay_writes(&self) -> Option<u64>;
 
     /// Forgets at once what it would forget at the next decay. Does nothing without decays.

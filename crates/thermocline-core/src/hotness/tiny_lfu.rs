@@ -139,7 +139,7 @@ impl TinyLfu {
         least(block.counts(places(hash))) + u64::from(self.is_known(hash))
     }
 
-    /// Asks the processor for what the next reference to a page will read.
+    /// Prefetches the data that the next reference to a page will read.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
         let hash = PageHash::quick(page);

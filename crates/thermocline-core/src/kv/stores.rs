@@ -30,7 +30,7 @@ pub trait Store: Debug {
     /// Return the number of blocks, where the store knows it.
     fn held(&self) -> Option<u32>;
 
-    /// Asks the processor for what the next use of a block reads first.
+    /// Prefetches the data that the next use of a block reads first.
     fn prefetch(&self, page: PageId);
 
     /// Checks every invariant of the state.

@@ -64,7 +64,7 @@ impl<const F: usize> Forest<F> {
         u32::try_from(label.max(0)).unwrap_or(u32::MAX)
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>() + self.roots.capacity() * size_of::<u32>()
     }

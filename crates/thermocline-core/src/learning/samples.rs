@@ -62,7 +62,7 @@ impl<const F: usize> Samples<F> {
         &self.labels
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.rows.capacity() * size_of::<[u8; F]>() + self.labels.capacity() * size_of::<u32>()
     }

@@ -32,7 +32,7 @@ pub trait Places: Clone + Debug + Send {
     /// Asks the processor for the place of a page.
     fn prefetch(&self, page: u32);
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     fn memory_bytes(&self) -> usize;
 }
 

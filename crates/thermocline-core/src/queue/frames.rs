@@ -96,13 +96,13 @@ impl<P: Places> Frames<P> {
         self.frame_of.prefetch(page.0);
     }
 
-    /// Asks the processor for what taking the page of a frame away will write.
+    /// Prefetches what taking the page of a frame away will write.
     #[inline]
     pub fn prefetch_page_of(&self, frame: u32) {
         self.frame_of.prefetch(self.pages[frame as usize]);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.frame_of.memory_bytes() + size_of_val(&*self.pages)
     }

@@ -125,7 +125,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.steps += self.heap().restore(place);
     }
 
-    /// Removes `id` if it is a member, and says whether it was.
+    /// Removes `id` if it is a member, and returns `true` if it was.
     pub fn remove(&mut self, id: u32) -> bool {
         let place = core::mem::replace(&mut self.place_of[id as usize], ABSENT);
         if place == ABSENT {
@@ -189,7 +189,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         prefetch(&self.place_of, id as usize);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let places_bytes = self.place_of.capacity() * size_of::<u32>();
         places_bytes + self.heap.capacity() * size_of::<(K, u32)>()

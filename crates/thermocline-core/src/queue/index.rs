@@ -172,7 +172,7 @@ impl Index {
         }
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.buckets.capacity() * size_of::<u32>()
     }

@@ -149,7 +149,7 @@ impl LastButOne {
         self.log.look_ahead(side as usize, |name| ask(name.0 / 2));
     }
 
-    /// Asks the processor for what a use of a slot will read first.
+    /// Prefetches what a use of a slot will read first.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
         self.log.prefetch(PageId(2 * slot));
@@ -161,7 +161,7 @@ impl LastButOne {
         self.len[side as usize]
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.log.memory_bytes()
     }

@@ -197,7 +197,7 @@ impl<K: Ord + Copy> LazyHeap<K> {
         self.heap = entries.into();
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let seen_bytes = self.seen.capacity() * size_of::<u64>();
         self.heap.capacity() * size_of::<Reverse<Entry<K>>>() + seen_bytes

@@ -199,7 +199,7 @@ impl<T, A> Lists<T, A> {
         prefetch(&self.nodes, id as usize);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.nodes) + size_of_val(&*self.len)
     }

@@ -396,13 +396,13 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         entries.filter(|&entry| self.states[entry] != 0).map(|entry| PageId(self.pages[entry]))
     }
 
-    /// Asks the processor for what the next reference to `page` will read first.
+    /// Prefetches the data that the next reference to `page` will read first.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
         self.positions.prefetch(page.0);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.positions.memory_bytes() + size_of_val(&*self.pages) + self.states.len()
     }

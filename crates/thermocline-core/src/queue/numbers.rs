@@ -120,7 +120,7 @@ impl Numbers {
         }
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Kind::Ids(_) => 0,

@@ -55,7 +55,7 @@ impl PageSet {
         }
     }
 
-    /// Takes a page out, and says whether it was there.
+    /// Takes a page out, and returns `true` if it was there.
     #[inline]
     pub fn remove(&mut self, page: PageId) -> bool {
         let Some(word) = self.words.get_mut(page.index() / 64) else {
@@ -90,13 +90,13 @@ impl PageSet {
         bits.chain(self.sorted())
     }
 
-    /// Asks the processor for what is known of a page.
+    /// Prefetches what is known of a page.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
         prefetch(&self.words, page.index() / 64);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words) + self.index.as_ref().map_or(0, Index::memory_bytes)
     }

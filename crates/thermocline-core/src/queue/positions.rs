@@ -61,7 +61,7 @@ impl Positions {
         self.levels[0][position / 64] >> (position % 64) & 1 != 0
     }
 
-    /// Asks the processor for what the insertion of a position changes first.
+    /// Prefetches what the insertion of a position changes first.
     #[inline]
     pub fn prefetch(&self, position: usize) {
         prefetch(&self.levels[0], position / 64);
@@ -77,7 +77,7 @@ impl Positions {
         Some(position)
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.levels.iter().map(|level| size_of_val(&**level)).sum()
     }

@@ -265,7 +265,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.cursors = [0; CLASSES];
     }
 
-    /// Asks the processor for what the next reference to `page` will read first.
+    /// Prefetches the data that the next reference to `page` will read first.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
         self.positions.prefetch(page.0);
@@ -294,7 +294,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.looked_at[class] = (begin + LOOK_AHEAD_STEP).min(end);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let per_entry = size_of_val(&*self.pages) + size_of_val(&*self.states);
         let per_chunk = self.chunks.len() + self.chunks_of_chunks.len();

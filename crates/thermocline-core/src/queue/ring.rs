@@ -118,7 +118,7 @@ impl<T: Default> Ring<T> {
         self.slots.get(AHEAD_SLOTS).map(|slot| PageId(slot.page))
     }
 
-    /// Makes a hole of a page's slot, if it has one, and says whether it had.
+    /// Makes a hole of a page's slot, if it has one, and returns `true` if it had.
     #[inline]
     pub fn remove(&mut self, page: PageId) -> bool {
         self.take(page).is_some()
@@ -159,7 +159,7 @@ impl<T: Default> Ring<T> {
         self.numbers.prefetch(page.0);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<T>>() + self.numbers.memory_bytes()
     }

@@ -129,7 +129,7 @@ impl Slots {
         self.numbers.look_up(page.0).min(self.count().saturating_sub(1))
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.numbers.memory_bytes() + size_of_val(&*self.pages)
     }

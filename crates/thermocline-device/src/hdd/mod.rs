@@ -226,7 +226,7 @@ impl Hdd {
         Ok(self.mechanism.cylinder(page * self.page_sectors))
     }
 
-    /// Checks what always holds.
+    /// Checks the invariants.
     ///
     /// # Panics
     /// If it does not, which is a bug of the model.

@@ -424,7 +424,7 @@ impl Ssd {
         self.nand.memory_bytes() + self.ftl.memory_bytes()
     }
 
-    /// Checks what always holds.
+    /// Checks the invariants.
     ///
     /// # Panics
     /// If it does not, which is a bug of the model.

@@ -19,7 +19,7 @@ struct Device {
     durable: Vec<u8>,
     /// Blocks written since the last sync, in order.
     written: Vec<(u64, Vec<u8>)>,
-    /// Writes and syncs before the power is cut; none if it stays.
+    /// Writes and syncs before the power is cut; `None` if it stays.
     steps_left: Option<u64>,
 }
 

@@ -50,8 +50,8 @@ pub struct UringDriver {
 
 /// An operation that the kernel has, with what it reads while it is at it.
 struct Flying {
-    /// None if it was reported as failed while it stood in the submission queue. The vectors are empty
-    /// since, so that the kernel touches no frame when it takes the operation after all.
+    /// `None` if it was reported as failed while it stood in the submission queue. The vectors are
+    /// empty since, so that the kernel touches no frame when it takes the operation after all.
     operation: Option<Operation>,
     device: Device,
     /// Operation that the kernel carries out: a zero may have become a write.

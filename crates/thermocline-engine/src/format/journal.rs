@@ -76,7 +76,7 @@ pub(crate) fn encode<'a>(
     writer.seal();
 }
 
-/// Reads a block; none if it is no journal block, torn, or nonsense.
+/// Reads a block; `None` if it is no journal block, torn, or nonsense.
 pub(crate) fn decode(block: &[u8]) -> Option<(Header, Vec<Record>)> {
     let mut reader = Reader::new(block)?;
     let magic: [u8; 8] = reader.array();

@@ -76,7 +76,7 @@ impl Layout {
         Self { journal_blocks, table_blocks: slots.div_ceil(per_block), slots, page_bytes }
     }
 
-    /// Return the layout with the most slots that fits a device; none if not a single one does.
+    /// Return the layout with the most slots that fits a device; `None` if not a single one does.
     pub fn fitting(flash_bytes: u64, page_bytes: u32) -> Option<Self> {
         let most = u32::try_from(flash_bytes / u64::from(page_bytes)).unwrap_or(1 << 31);
         let (mut fits, mut exceeds) = (0, most.min(1 << 31) + 1);

@@ -52,7 +52,7 @@ pub(crate) fn encode(bytes: &mut [u8], header: &Header, rows: impl Iterator<Item
     writer.seal();
 }
 
-/// Reads a block; none if it is no table block, torn, or nonsense.
+/// Reads a block; `None` if it is no table block, torn, or nonsense.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, Vec<Option<Row>>)> {
     let mut reader = Reader::new(bytes)?;
     let magic: [u8; 8] = reader.array();

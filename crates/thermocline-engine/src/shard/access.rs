@@ -165,8 +165,8 @@ impl Shard {
         self.settle_page(piece.page);
     }
 
-    /// Return the page that the policy means; none if nothing is known of it, so that its bytes are
-    /// on disk alone.
+    /// Return the page that the policy means; `None` if nothing is known of it, so that its bytes
+    /// are on disk alone.
     pub(super) fn page_of(&self, id: PageId) -> Option<u64> {
         self.places.page(id, &self.slots, &self.entries)
     }

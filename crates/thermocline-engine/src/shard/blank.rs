@@ -425,7 +425,7 @@ impl Shard {
         self.blanks.insert(pages.start, blank);
     }
 
-    /// Return the entry of a page that has none, and lies in a range; none if it does not.
+    /// Return the entry of a page that has none, and lies in a range; `None` if it does not.
     pub(super) fn ensure_blank_entry(&mut self, page: u64) -> Option<EntryId> {
         let start = self.blanks.find(page)?;
         let Blank { version, before, kind, state, owed, .. } = self.blanks.ranges[&start];

@@ -143,12 +143,12 @@ impl DiskSyncs {
         self.done += 1;
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         (self.unsynced.capacity() + self.syncing.capacity()) * size_of::<Written>()
     }
 
-    /// Checks what always holds.
+    /// Checks the invariants.
     pub(super) fn assert_invariants(&self) {
         assert_eq!(self.started - self.done, u64::from(self.is_syncing), "syncs follow each other");
         assert!(

@@ -48,7 +48,7 @@ struct Undo {
 struct Batch {
     /// The records, in order.
     records: Vec<Appended>,
-    /// The tail as the last block says; none if there is no block.
+    /// The tail as the last block says; `None` if there is no block.
     tail: Option<u64>,
 }
 
@@ -519,7 +519,7 @@ impl Journal {
         }
     }
 
-    /// Sees to it that the ring does not fill up: begins a checkpoint, or wants a commit that says the new
+    /// Keeps the ring from filling up: begins a checkpoint, or wants a commit that says the new
     /// tail.
     pub(super) fn make_room(&mut self) {
         let half = self.superblock.layout.ring_blocks() / 2;
@@ -563,14 +563,14 @@ impl Journal {
         self.checkpoints.block_done();
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.pending.capacity() * size_of::<Appended>()
             + self.undo.len() * size_of::<(u32, Undo)>() * 2
             + self.checkpoints.memory_bytes()
     }
 
-    /// Checks what always holds.
+    /// Checks the invariants.
     pub(super) fn assert_invariants(&self) {
         assert!(self.durable <= self.appended, "what is durable was appended");
         assert!(self.durable_tail <= self.tail, "blocks before the durable tail are not needed");

@@ -74,7 +74,7 @@ impl Places {
         Some(Place::of(code))
     }
 
-    /// Asks the processor for what `find` reads first.
+    /// Prefetches what `find` reads first.
     #[inline]
     pub(super) fn prefetch(&self, page: u64) {
         self.index.prefetch(self.named.key(page));
@@ -152,7 +152,7 @@ impl Places {
         self.named.id(page)
     }
 
-    /// Return the page that has this id; none if it is not held.
+    /// Return the page that has this id; `None` if it is not held.
     #[inline]
     pub(super) fn page(&self, id: PageId, slots: &Slots, entries: &Entries) -> Option<u64> {
         if !self.named.space().has_collisions() {
@@ -209,12 +209,12 @@ impl Places {
         self.held.candidates(pages)
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.index.memory_bytes() + self.held.memory_bytes() + self.named.memory_bytes()
     }
 
-    /// Checks what always holds.
+    /// Checks the invariants.
     pub(super) fn assert_invariants(&self, slots: &Slots, entries: &Entries) {
         assert_eq!(self.held.pages(), self.index.len(), "every held page is counted");
         self.named.assert_invariants();

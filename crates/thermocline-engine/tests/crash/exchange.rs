@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// Sets another flash up; none if the power fails meanwhile, or it fails.
+    /// Sets another flash up; `None` if the power fails meanwhile, or it fails.
     fn new_flash(&mut self) -> Result<Option<FlashSet>, String> {
         let layout = self.plan.layout();
         self.devices.borrow_mut().replace_flash(layout);

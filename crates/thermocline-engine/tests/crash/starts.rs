@@ -384,7 +384,7 @@ impl Starts {
         self.survived(flash)
     }
 
-    /// None if the power failed; another error is a fault.
+    /// `None` if the power failed; another error is a fault.
     fn survived<T>(&mut self, flash: Result<T, FlashError>) -> Result<Option<T>, String> {
         match flash {
             Ok(done) => Ok(Some(done)),

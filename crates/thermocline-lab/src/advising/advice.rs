@@ -55,7 +55,7 @@ pub struct Advice {
     pub kinds: Vec<KindForecast>,
     /// The best of all at other sizes of flash, ascending.
     pub sizes: Vec<Forecast>,
-    /// The best of all with twice the RAM; none if it has none of its own.
+    /// The best of all with twice the RAM; `None` if it has none of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_ram: Option<Forecast>,
     /// The size beyond which twice as much flash saves too little; one of `sizes`.

@@ -330,7 +330,7 @@ impl Kind {
         self.row().name
     }
 
-    /// Return the kind that a policy stands for; none if nobody ships it.
+    /// Return the kind that a policy stands for; `None` if nobody ships it.
     pub fn of_policy(policy: &str) -> Option<Self> {
         ROWS.iter().find(|row| row.policies.contains(&policy)).map(|row| row.kind)
     }

@@ -137,8 +137,8 @@ pub struct Forecast {
     pub flash_writes_per_access: Range,
     /// Bytes written to flash in a day.
     pub flash_bytes_written_per_day: Option<Range>,
-    /// Months until flash has been written as often as it may be; none if it is never written, or the
-    /// times of the requests are not known.
+    /// Months until flash has been written as often as it may be; `None` if it is never written, or
+    /// the times of the requests are not known.
     pub life_months: Option<Range>,
 }
 
@@ -258,7 +258,7 @@ impl Workload {
         })
     }
 
-    /// Return the bytes of so many pages per access in a day; none if the requests have no times.
+    /// Return the bytes of so many pages per access in a day; `None` if the requests have no times.
     fn bytes_per_day(&self, pages_per_access: f64) -> Option<f64> {
         let page_bytes = self.whole.trace.page_size_bytes() as f64;
         let accesses = self.totals.accesses as f64;

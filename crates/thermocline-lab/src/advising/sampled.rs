@@ -65,7 +65,7 @@ impl Sampled {
         Ok(Self { trace, rate, runs: sample.runs().collect(), index, extent_pages })
     }
 
-    /// Return a sample of the sample; none if nothing would be in it.
+    /// Return a sample of the sample; `None` if nothing would be in it.
     pub(super) fn share(&self, share: f64, seed: u64) -> Option<Self> {
         let Self { trace, rate, runs, index, extent_pages } = self;
         let sampling = Sampling::new(share, Choice::Hash, seed)?.of_extents(*extent_pages);

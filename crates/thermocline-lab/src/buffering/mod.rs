@@ -77,7 +77,7 @@ pub struct BufferSummary {
     pub pages_flushed: u64,
     /// Pages that the NAND lacks at the end.
     pub pages_resident: u64,
-    /// Response times of requests, in microseconds; none without an SSD.
+    /// Response times of requests, in microseconds; `None` without an SSD.
     pub response_us: Option<ResponseSummary>,
     /// Writes that hit a page which had only been read.
     pub clean_write_hits: u64,
@@ -152,12 +152,12 @@ impl BufferSummary {
         self.write_hits as f64 / (self.page_writes as f64).max(1.0)
     }
 
-    /// Return the number of blocks erased; none without an SSD.
+    /// Return the number of blocks erased; `None` without an SSD.
     pub fn erase_count(&self) -> Option<u64> {
         Some(self.ssd.as_ref()?.metrics.erase_count)
     }
 
-    /// Return the number of pages programmed divided by pages flushed; none without an SSD, or
+    /// Return the number of pages programmed divided by pages flushed; `None` without an SSD, or
     /// without a flush.
     pub fn write_amplification(&self) -> Option<f64> {
         let ssd = self.ssd.as_ref()?;
@@ -168,7 +168,7 @@ impl BufferSummary {
         (flushed > 0).then(|| programs as f64 / flushed as f64)
     }
 
-    /// Years until the blocks are worn out, at the rate of the run; none without an SSD, or if
+    /// Years until the blocks are worn out, at the rate of the run; `None` without an SSD, or if
     /// nothing was erased.
     pub fn lifetime_years(&self) -> Option<f64> {
         let ssd = self.ssd.as_ref()?;

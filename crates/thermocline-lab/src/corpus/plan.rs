@@ -395,8 +395,8 @@ impl CachePoint {
         Self { point, parameters: canonical(&Value::Object(all)), seed, size, hierarchy }
     }
 
-    /// `true` if a tier that is not asked to be empty has no page; none if that depends on more than
-    /// the footprint.
+    /// `true` if a tier that is not asked to be empty has no page; `None` if that depends on more
+    /// than the footprint.
     pub(super) fn is_empty(&self, footprint_pages: u64) -> Option<bool> {
         let tiers = &self.point.configuration.tiers;
         if tiers.iter().any(|tier| tier.size.whole_bytes().is_some()) {

@@ -208,7 +208,7 @@ impl<S> Figure<S> {
         if self.is_of_tier() { format!("{tier}_{}", self.key) } else { self.key.into() }
     }
 
-    /// Return its value for a tier, in the unit of the JSON; none if the run has no such figure.
+    /// Return its value for a tier, in the unit of the JSON; `None` if the run has no such figure.
     /// `tier` is of no account if it is of runs.
     pub fn value(&self, run: &S, tier: usize) -> Option<f64> {
         match self.value {

@@ -102,8 +102,8 @@ pub struct Curve {
     pub tiers: Vec<String>,
     /// The sizes: those of the first tier ascend, and for each of them those of the second.
     pub points: Vec<Point>,
-    /// The mean over all points of what the miss ratio differs by from a full simulation; none if it
-    /// was not checked.
+    /// The mean over all points of what the miss ratio differs by from a full simulation; `None` if
+    /// it was not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_absolute_error: Option<f64>,
     /// The greatest of these differences.

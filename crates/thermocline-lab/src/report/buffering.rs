@@ -76,8 +76,8 @@ fn grouped_seconds(seconds: f64) -> String {
     if seconds < 1000.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") }
 }
 
-/// Return a chart of one figure: lines over buffer sizes, or bars if there is one size; none if no
-/// run has it.
+/// Return a chart of one figure: lines over buffer sizes, or bars if there is one size; `None` if
+/// no run has it.
 fn chart(summaries: &[BufferSummary], metric: &Metric<BufferSummary>) -> Option<Chart> {
     let mut sizes: Vec<u32> = summaries.iter().map(|summary| summary.buffer_pages).collect();
     sizes.sort_unstable();

@@ -125,8 +125,8 @@ struct Ladder<'a> {
 }
 
 impl Ladder<'_> {
-    /// Return a chart of one metric: lines over sizes, or bars if there is one size; none if no run
-    /// has it.
+    /// Return a chart of one metric: lines over sizes, or bars if there is one size; `None` if no
+    /// run has it.
     fn chart(&self, metric: &Metric, emphasised: &[String]) -> Option<Chart> {
         let mut sizes: Vec<&[u64]> = self.runs.iter().map(|(size, _)| size.as_slice()).collect();
         sizes.sort_unstable();

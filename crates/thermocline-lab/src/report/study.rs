@@ -35,7 +35,7 @@ pub struct Study<'a> {
 
 impl Difference {
     /// Return the differences of pairs of hit ratios, each from 0 to 1: of a sample, and of the
-    /// whole trace. None without a pair.
+    /// whole trace. `None` without a pair.
     pub fn of(pairs: impl IntoIterator<Item = [f64; 2]>) -> Option<Self> {
         let differences = pairs.into_iter().map(|[sampled, exact]| (sampled - exact).abs() * 100.0);
         let (mut points, mut sum, mut max) = (0, 0.0, 0.0_f64);

@@ -25,7 +25,7 @@ pub struct BufferSpec {
     pub ssd: Option<DriveSpec>,
     /// The capacity of the drive; its own if absent.
     pub ssd_size: Option<SsdSize>,
-    /// Writes to the drive before the trace; none if absent.
+    /// Writes to the drive before the trace; `None` if absent.
     pub precondition: Option<Precondition>,
     /// Placement handles of the drive; its own if absent.
     pub placement: Option<Placement>,

@@ -64,8 +64,8 @@ impl<'a> Places<'a> {
         LabError::BadKey { place: self.find(steps), reason: reason.to_string() }
     }
 
-    /// Return the line, from 1, on which the value at the end of the steps begins; none if there is
-    /// none.
+    /// Return the line, from 1, on which the value at the end of the steps begins; `None` if there
+    /// is none.
     pub(crate) fn line(&self, steps: &[Step<'_>]) -> Option<usize> {
         let mut found: Option<&Spanned<DeValue<'_>>> = None;
         for step in steps {

@@ -58,7 +58,7 @@ pub struct Row {
 pub struct RowTier {
     /// Its name.
     pub name: String,
-    /// Its capacity; none for the disk.
+    /// Its capacity; `None` for the disk.
     pub capacity_pages: Option<u64>,
     /// Its figures, by their names.
     #[serde(flatten)]
@@ -66,7 +66,7 @@ pub struct RowTier {
 }
 
 impl RowTier {
-    /// Return a figure of the tier; none if the run has no such figure.
+    /// Return a figure of the tier; `None` if the run has no such figure.
     pub fn figure(&self, key: &str) -> Option<f64> {
         self.figures.get(key)?.as_f64()
     }
@@ -97,7 +97,7 @@ impl Row {
         }
     }
 
-    /// Return a figure by the name of its column; none if the run has no such figure.
+    /// Return a figure by the name of its column; `None` if the run has no such figure.
     pub fn figure(&self, column: &str) -> Option<f64> {
         self.figures.get(column)?.as_f64()
     }

@@ -127,7 +127,7 @@ pub struct TierSsdSummary {
     pub logical_pages: u64,
     /// Blocks erased per day, at the rate of the run.
     pub erases_per_day: f64,
-    /// Years until the blocks are worn out, if it goes on like this; none if nothing was erased.
+    /// Years until the blocks are worn out, if it goes on like this; `None` if nothing was erased.
     pub lifetime_years: Option<f64>,
     /// Its figures.
     #[serde(flatten)]

@@ -89,7 +89,8 @@ fn of_depth(
     sentences
 }
 
-/// Return the least size from which on twice as much never pays; none if it pays up to the largest.
+/// Return the least size from which on twice as much never pays; `None` if it pays up to the
+/// largest.
 fn knee(curve: &Curve) -> Option<u64> {
     let points = &curve.points;
     let pays = |point: &Point| {

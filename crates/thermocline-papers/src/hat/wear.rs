@@ -40,10 +40,10 @@ pub(crate) struct Wear {
     pub(super) write_amplification: f64,
     /// Blocks erased.
     pub(super) erases: u64,
-    /// Blocks erased per day at the recording's rate; none if it has no times.
+    /// Blocks erased per day at the recording's rate; `None` if it has no times.
     pub(super) erases_per_day: Option<f64>,
-    /// Days until the blocks are worn out, at the recording's rate; none if it has no times, or if
-    /// nothing was erased.
+    /// Days until the blocks are worn out, at the recording's rate; `None` if it has no times, or
+    /// if nothing was erased.
     pub(super) lifetime_days: Option<f64>,
     /// Mean response time of reads, in microseconds.
     pub(super) read_response_us: f64,

@@ -150,7 +150,7 @@ impl Driver for SimulatedDriver {
 /// Reader that made a request, and the time.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// The reader that waits; none for a write.
+    /// The reader that waits; `None` for a write.
     reader: Option<u32>,
     since: Nanos,
     interval: usize,

@@ -25,7 +25,8 @@ pub(crate) struct HintGroup {
     /// Mean number of accesses per page.
     pub(super) accesses: f64,
     /// Distinct pages that were accessed after one of these pages left a level for another page, until
-    /// its next access, on average: the paper's hint reuse distance. None if none was accessed again.
+    /// its next access, on average: the paper's hint reuse distance. `None` if none was accessed
+    /// again.
     pub(super) distance: Option<f64>,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Stability {
     pub(super) first_level: Vec<f64>,
     /// The mean of the second half: the stable level.
     pub(super) level: f64,
-    /// Periods until the mean of the next ones is as near to that level as is allowed; none if it
+    /// Periods until the mean of the next ones is as near to that level as is allowed; `None` if it
     /// never is.
     pub(super) settled_after: Option<usize>,
     /// The mean distance from that level in the second half, divided by the level.

@@ -74,7 +74,8 @@ struct Simulated {
 pub(crate) struct WorkloadResult {
     /// The workload's name.
     workload: String,
-    /// Seconds from the first request that is counted to the last; none if the trace has no times.
+    /// Seconds from the first request that is counted to the last; `None` if the trace has no
+    /// times.
     counted_s: Option<f64>,
     /// Every cache at every size, sizes first.
     points: Vec<Point>,

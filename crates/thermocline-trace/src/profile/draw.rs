@@ -64,8 +64,8 @@ impl Drawer {
         }
     }
 
-    /// Draws an outcome; returns it and whether it is a multiple of the mean gap. None if the leaf has no
-    /// outcomes.
+    /// Draws an outcome; returns it and whether it is a multiple of the mean gap. `None` if the
+    /// leaf has no outcomes.
     #[inline]
     pub(super) fn draw(&mut self, known: Known, random: &mut SplitMix64) -> Option<(Code, bool)> {
         let mut next = self.root;

@@ -199,7 +199,8 @@ impl Face {
         }
     }
 
-    /// Evicts the page of memory referenced longest ago; says whether a batch left flash for it.
+    /// Evicts the page of memory referenced longest ago; returns `true` if a batch left flash for
+    /// it.
     fn evict_from_memory(&mut self, out: &mut impl Sink) -> bool {
         let (position, state) = self.memory.oldest(ANY).expect("the memory holds a page");
         let page = self.memory.page(position);

@@ -12,9 +12,9 @@
 //!   4 bytes per page that exists and 6 per page of flash besides.
 //! * Cost: that of both algorithms.
 //! * Deviations: (1) The algorithms have their default parameters. (2) An algorithm says itself which
-//!   page leaves, so an inclusive flash cannot keep the pages that memory holds: it is told of
-//!   memory hits too, so that what is used in memory is not idle on flash, and what it evicts
-//!   nevertheless leaves memory. (3) What an algorithm or the admission refuses goes where it would
+//!   page leaves, so an inclusive flash cannot keep the pages that memory holds: it sees memory
+//!   hits too, so that pages in use in memory are not idle on flash, and the pages that it evicts
+//!   nevertheless leave memory. (3) What an algorithm or the admission refuses goes where it would
 //!   go without that tier; a refused page may then be in memory alone, under an inclusive flash as
 //!   well. (4) A page that moves up from a FIFO leaves a place that is free when its turn comes, as
 //!   in a log on flash. (5) What memory serves by itself is no access to flash: admission on second
@@ -95,7 +95,7 @@ enum Writes {
 #[derive(Debug)]
 pub struct TwoTier {
     memory: Box<dyn Replacement + Send>,
-    /// None if flash has no page.
+    /// `None` if flash has no page.
     flash: Option<Box<dyn Replacement + Send>>,
     /// The pages whose newest cached copy is newer than the disk's.
     dirty: PageSet,

@@ -17,9 +17,9 @@
 //!   makes that the newest and moves no bytes. (3) A write renews the copies that it passes on its
 //!   way to disk. (4) The adaptive variant with ghost caches is left out. (5) With several clients,
 //!   `mru` and `lru` are the authors': a page that one client demotes or reads enters the shared
-//!   tiers, whoever else holds it. With `remove`, no shared tier holds what a first tier does: a
-//!   victim that another client's first tier holds is only dropped; the last that has it demotes
-//!   it.
+//!   tiers, even if another client holds it. With `remove`, no shared tier holds what a first tier
+//!   does: a victim that another client's first tier holds is only dropped; the last that has it
+//!   demotes it.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

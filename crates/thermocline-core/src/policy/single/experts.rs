@@ -275,7 +275,7 @@ impl Frequencies {
         }
     }
 
-    /// Asks the processor for what the next reference to `page` will read.
+    /// Prefetches the data that the next reference to `page` will read.
     #[inline]
     pub(super) fn prefetch(&self, page: PageId) {
         prefetch(&self.known, page.index());

@@ -251,7 +251,7 @@ pub trait Replacement: Debug {
     /// Takes a page out of the cache if it is there, and forgets what is known of it.
     fn forget(&mut self, page: PageId);
 
-    /// Asks the processor for what the next reference to `page` will read first.
+    /// Prefetches the data that the next reference to `page` will read first.
     #[inline]
     fn prefetch(&self, _page: PageId) {}
 

@@ -170,7 +170,7 @@ fn share(pages: usize, share: f64) -> usize {
     pages
 }
 
-/// Takes an entry out of a list, and says whether it was there.
+/// Takes an entry out of a list, and returns `true` if it was there.
 fn take<T: PartialEq>(list: &mut Vec<T>, entry: &T) -> bool {
     let place = list.iter().position(|known| known == entry);
     place.map(|place| list.remove(place)).is_some()

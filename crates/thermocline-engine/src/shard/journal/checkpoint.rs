@@ -159,7 +159,7 @@ impl Checkpoints {
         self.current = None;
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.generations.capacity() * size_of::<u64>() + self.changed.len() * 2 * size_of::<u32>()
     }

@@ -50,7 +50,7 @@ impl Held {
         self.counts.iter().map(|&pages| pages as usize).sum()
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.counts.capacity() * size_of::<u32>()
     }

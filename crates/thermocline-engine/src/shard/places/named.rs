@@ -75,7 +75,7 @@ impl Named {
         ids + self.pages.capacity() * (size_of::<(PageId, u64)>() + 1)
     }
 
-    /// Checks what always holds.
+    /// Checks the invariants.
     pub(super) fn assert_invariants(&self) {
         assert_eq!(self.ids.len(), self.pages.len(), "no two pages have the same id");
     }

@@ -162,7 +162,7 @@ pub struct Hwb {
     cold_pages: u32,
     /// Moves from one region to another, since they last changed a size.
     moves: [u64; MOVES.len()],
-    /// Moves that change a size; none if sizes are fixed.
+    /// Moves that change a size; `None` if sizes are fixed.
     move_threshold: Option<u64>,
     ghosts: u32,
     is_strict: bool,

@@ -269,7 +269,7 @@ impl ArcL2arc {
         }
     }
 
-    /// Copies clean pages that flash does not hold, the coldest first, and says how many.
+    /// Copies clean pages that flash does not hold, the coldest first, and returns their number.
     fn feed(&mut self, out: &mut impl Sink) -> u32 {
         let Feed { write_max, write_boost, headroom, is_warm, .. } = self.feed;
         // Before ARC evicts for the first time nothing can be missed, so the feed writes faster.
@@ -307,7 +307,7 @@ impl Device {
         }
     }
 
-    /// Gives up a page, and says whether it was there.
+    /// Gives up a page, and returns `true` if it was there.
     #[inline]
     fn remove(&mut self, page: PageId) -> bool {
         match self {

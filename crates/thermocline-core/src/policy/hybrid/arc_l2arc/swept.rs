@@ -34,7 +34,7 @@ pub(super) struct Swept {
     hand: u32,
     /// `true` if the hand has passed the whole device once.
     has_swept_once: bool,
-    /// None if the device is too small for them.
+    /// `None` if the device is too small for them.
     markers: Option<Markers>,
     budget: Option<Budget>,
     write_max: u32,
@@ -132,7 +132,7 @@ impl Swept {
         self.slots_max > 0 && self.slots.find(page).is_some()
     }
 
-    /// Gives up a page, and says whether it was there.
+    /// Gives up a page, and returns `true` if it was there.
     pub(super) fn remove(&mut self, page: PageId) -> bool {
         self.slots_max > 0 && self.slots.take(page).is_some()
     }
@@ -149,8 +149,8 @@ impl Swept {
         }
     }
 
-    /// Copies pages to flash, and says how many. Before ARC first evicts, the newest come first, if there
-    /// are no markers.
+    /// Copies pages to flash, and returns their number. Before ARC first evicts, the newest come
+    /// first, if there are no markers.
     pub(super) fn feed(
         &mut self,
         arc: &Arc,

@@ -216,7 +216,7 @@ impl Contents {
         }
     }
 
-    /// Sees to it that a tier has the newest copy, as the policy believes it to have.
+    /// Ensures that a tier has the newest copy, as the policy believes it to have.
     fn bring(&mut self, page: PageId, tier: Tier, out: &mut Actions) {
         let state = self.queue.state(page);
         let (here, old) = bits(tier);

@@ -125,7 +125,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 #[derive(Debug)]
 pub struct Auto {
     in_force: BoxedPolicy,
-    /// None if there is one candidate: then there is nothing to choose.
+    /// `None` if there is one candidate: then there is nothing to choose.
     choice: Option<Box<Choice>>,
 }
 

@@ -69,7 +69,7 @@ impl ClientHalf {
         self.order.make_newest(page);
     }
 
-    /// Gives up a page that another client writes; says whether it was held.
+    /// Gives up a page that another client writes; returns `true` if it was held.
     pub fn invalidate(&mut self, page: PageId) -> bool {
         let is_held = self.order.contains(page);
         if is_held {

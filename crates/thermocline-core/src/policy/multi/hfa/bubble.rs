@@ -154,7 +154,7 @@ impl Bubble {
         prefetch(&self.nodes, frame as usize);
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.nodes) + size_of_val(&*self.roots)
     }

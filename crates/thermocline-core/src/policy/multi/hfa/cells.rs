@@ -116,7 +116,7 @@ impl Cells {
         }
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.numbers.memory_bytes() + size_of_val(&*self.table)
     }

@@ -216,7 +216,7 @@ impl HintTable {
         self.len
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.ring)
             + self.repeated.capacity() * size_of::<Repeated>()

@@ -67,7 +67,7 @@ impl History {
         self.histories.metadata_bytes(cached_pages)
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.numbers.memory_bytes() + self.histories.memory_bytes()
     }

@@ -369,7 +369,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Asks the processor for what the next victims will need: each is a page of long ago.
+    /// Prefetches the data that the next victims will need: each is a page of long ago.
     #[inline]
     pub(super) fn foresee(&self, victim: u32) {
         let Some(next) = self.queues.before(victim) else { return };

@@ -122,7 +122,7 @@ impl Runs {
         self.order.steps + self.begun
     }
 
-    /// Heap memory in bytes.
+    /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.table.capacity() * size_of::<Run>()
             + self.free.capacity() * size_of::<u32>()

@@ -107,7 +107,7 @@ impl Regions {
         self.on_probation[region as usize]
     }
 
-    /// Makes a hole of a page, and says whether it was there.
+    /// Makes a hole of a page, and returns `true` if it was there.
     pub(super) fn forget(&mut self, page: PageId) -> bool {
         let slot = if self.is_empty() { None } else { self.slots.take(page) };
         if let Some(slot) = slot {
