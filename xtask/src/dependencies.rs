@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 
 /// Fails if a dependency has another licence or source than the file allows, or comes in two versions.
-/// Skips, and says so, where cargo-deny is not installed. The check of advisories needs a database from
-/// the network, and is for hosted CI.
+/// Skips, and says so, where cargo-deny is not installed.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let asked = Command::new(xtask::cargo_program())
         .args(["deny", "--version"])
@@ -22,4 +21,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         return Ok(());
     }
     xtask::cargo(root, &["deny", "check", "bans", "licenses", "sources"], &[])
+}
+
+/// Fails if a dependency has a known weakness or was withdrawn. The check needs a database from the network,
+/// so it is for hosted CI.
+pub(crate) fn check_advisories(root: &Path) -> Result<()> {
+    xtask::cargo(root, &["deny", "check", "advisories"], &[])
 }

@@ -1,5 +1,5 @@
-//! Tasks for people and CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
-//! `guest`, `soak`, `torture`, `mutants`, `tidy`, `web`.
+//! Tasks for people and CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`, `guest`, `soak`,
+//! `torture`, `mutants`, `release`, `dependencies`, `workflows`, `msrv`, `tidy`, `web`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod book;
@@ -9,10 +9,13 @@ mod mutants;
 mod papers;
 mod python;
 mod readme;
+#[cfg(unix)]
+mod release;
 mod suite;
 mod tidy;
 mod unit;
 mod web;
+mod workflows;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,6 +87,19 @@ enum Task {
         #[arg(default_value = "")]
         filter: String,
     },
+    /// Build every file of a release into `target/release-files`, and check each; takes an hour
+    #[cfg(unix)]
+    Release(release::Options),
+    /// Check licences, sources and versions of dependencies; needs cargo-deny
+    Dependencies {
+        /// Check for known weaknesses instead; needs the network
+        #[arg(long)]
+        advisories: bool,
+    },
+    /// Check the definitions of hosted CI; needs actionlint for their syntax
+    Workflows,
+    /// Compile everything with the oldest version of Rust that the manifests promise; needs rustup
+    Msrv,
     /// Fuzz every trace format, mapped traces, the NBD protocol and the flash format for some seconds each; needs nightly Rust and cargo-fuzz
     Fuzz {
         /// Seconds per target
@@ -120,6 +136,12 @@ fn main() -> Result<()> {
         Task::Guest(given) => trial(&root, "guest", &given),
         Task::Mutants { filter } => mutants::check(&root, &filter),
         Task::Papers { results } => papers::update(&root, &results),
+        #[cfg(unix)]
+        Task::Release(options) => release::make(&root, &options),
+        Task::Dependencies { advisories: true } => dependencies::check_advisories(&root),
+        Task::Dependencies { advisories: false } => dependencies::check(&root),
+        Task::Workflows => workflows::check(&root),
+        Task::Msrv => workflows::check_oldest_rust(&root),
         Task::Fuzz { seconds } => fuzz(&root, seconds),
     }
 }
@@ -152,6 +174,7 @@ fn test(root: &Path) -> Result<()> {
     tidy::check(root)?;
     unit::check(root)?;
     dependencies::check(root)?;
+    workflows::check(root)?;
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     suite::run(root)?;
     cargo(

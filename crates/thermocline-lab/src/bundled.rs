@@ -5,7 +5,7 @@ use std::io::Cursor;
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader, TraceError};
 
 /// A recording made below a `PostgreSQL` server; see `testdata/pgbench/README.md`.
-const TRACE: &[u8] = include_bytes!("../../../testdata/pgbench/pgbench.csv.zst");
+const TRACE: &[u8] = include_bytes!("../data/pgbench.csv.zst");
 const NAME: &str = "pgbench.csv.zst (bundled)";
 /// The page size of `PostgreSQL`.
 const PAGE_SIZE_BYTES: u64 = 8192;
