@@ -32,6 +32,7 @@ mod replacing;
 mod shards;
 mod start;
 mod top;
+mod upgrade;
 mod virtual_machines;
 
 use std::process::Command;
