@@ -26,7 +26,8 @@ pub(super) fn make_deb(release: &Release) -> Result<()> {
     release.tools.cargo(
         &release.root,
         &[
-            &["deb", "--no-build", "--no-strip", "--package", "thermocline", "--locked"][..],
+            &["deb", "--quiet", "--no-build", "--no-strip", "--package", "thermocline", "--locked"]
+                [..],
             &["--target", PROGRAM_TARGET, "--output", word(&package)?],
         ]
         .concat(),
