@@ -20,6 +20,7 @@ mod plan;
 mod point;
 mod prompt_plan;
 mod prompts;
+mod purchase;
 mod study;
 mod sweep;
 

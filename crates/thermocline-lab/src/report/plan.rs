@@ -1,15 +1,16 @@
 //! The report of a plan: what to buy, what else is on the front, and what is not recommended.
 
-use super::{Cell, Options, Point, Report, ScatterChart, Table};
+use super::purchase::Purchase;
+use super::{Cell, Options, Point, Report, ScatterChart};
 use crate::metric::{byte_size, grouped};
 use crate::planning::{Choice, Objective, Plan};
 use crate::verdict;
 
 /// Return the report of one plan.
 pub fn plan(found: &Plan, options: &Options) -> Report {
-    let mut report = Report::new(&options.title);
-    report.answer(&verdict::plan(found));
-    report.paragraph(&format!(
+    let objective = found.objective.words();
+    let reason = found.objective_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let basis = format!(
         "{}: {} page accesses, {} distinct pages of {} bytes. At most {} {} for RAM, flash and disk, of which the disk takes {:.4}.",
         found.trace.path,
         grouped(found.trace.accesses),
@@ -18,43 +19,34 @@ pub fn plan(found: &Plan, options: &Options) -> Report {
         found.budget,
         found.currency,
         found.disk_cost,
-    ));
-    let objective = found.objective.words();
-    let reason = found.objective_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    report.paragraph(&format!("The best is chosen by {objective}{reason}. {}", found.arrivals()));
-    report.heading("What no other choice beats");
-    report.paragraph("No other choice is better in one of cost, the figure that is asked for and lifetime without being worse in another. A star marks what is recommended.");
-    report.chart(&chart(found));
-    for (title, meaning) in definitions(found) {
-        report.define(title, meaning);
-    }
+    );
+    let objective = format!("The best is chosen by {objective}{reason}. {}", found.arrivals());
     let front = found.front.iter().enumerate();
     let front = front.map(|(place, choice)| row(found, choice, place == found.chosen));
-    report.table(Table { header: header(found), rows: front.collect() });
-    if !found.struck_out.is_empty() {
-        report.heading("Not recommended");
-        report
-            .paragraph("These are cheaper or better than some of the above, and each has a fault.");
-        let struck_out = found.struck_out.iter().map(|one| {
-            let mut cells = row(found, &one.choice, false);
-            cells[0] = Cell::struck_out(one.choice.policy.label());
-            cells.push(Cell::text(&one.reason));
-            cells
-        });
-        let header = [header(found), vec!["why not".into()]].concat();
-        report.table(Table { header, rows: struck_out.collect() });
-    }
-    report.heading("How it was found");
-    report.paragraph(&format!(
+    let struck_out = found.struck_out.iter().map(|one| {
+        let mut cells = row(found, &one.choice, false);
+        cells[0] = Cell::struck_out(one.choice.policy.label());
+        cells.push(Cell::text(&one.reason));
+        cells
+    });
+    let method = format!(
         "{} candidates were simulated in miniature and {} in full, with devices that queue; flash is a `{}` of the size that is bought.",
         grouped(found.candidates as u64),
         grouped(found.simulated as u64),
         found.flash_drive,
-    ));
-    report.heading("How to make this report again");
-    report.code(&options.command);
-    report.paragraph(&options.version);
-    report
+    );
+    let parts = Purchase {
+        answer: verdict::plan(found),
+        basis: vec![basis, objective],
+        chart: chart(found),
+        definitions: definitions(found).into(),
+        header: header(found),
+        front: front.collect(),
+        struck_out: struck_out.collect(),
+        why_struck_out: "These are cheaper or better than some of the above, and each has a fault.",
+        method,
+    };
+    parts.report(options)
 }
 
 /// Cost and the figure that is asked for.

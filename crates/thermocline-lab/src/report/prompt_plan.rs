@@ -1,61 +1,48 @@
 //! The report of a plan for prompts: what to buy, what else is on the front, and what is not recommended.
 
-use super::{Cell, Options, Point, Report, ScatterChart, Table};
+use super::purchase::Purchase;
+use super::{Cell, Options, Point, Report, ScatterChart};
 use crate::metric::{byte_size, grouped};
 use crate::planning::{KvChoice, KvObjective, KvPlan};
 use crate::verdict;
 
 /// Return the report of one plan for prompts.
 pub fn prompt_plan(found: &KvPlan, options: &Options) -> Report {
-    let mut report = Report::new(&options.title);
-    report.answer(&verdict::prompt_plan(found));
-    report.paragraph(&format!(
+    let front = found.front.iter().enumerate().map(|(place, choice)| {
+        let mark = if place == found.chosen { " *" } else { "" };
+        row(Cell::text(choice.label() + mark), choice)
+    });
+    let struck_out = found.struck_out.iter().map(|one| {
+        let mut cells = row(Cell::struck_out(one.choice.label()), &one.choice);
+        cells.push(Cell::text(&one.reason));
+        cells
+    });
+    let basis = format!(
         "{}: blocks of {}. At most {} {} for all tiers. The best is chosen by {}.",
         found.trace,
         byte_size(found.block_bytes),
         found.budget,
         found.currency,
         found.objective.words(),
-    ));
-    report.heading("What no other choice beats");
-    report.paragraph(
-        "No other choice is better in one of cost, the figure that is asked for and lifetime without \
-         being worse in another. A star marks what is recommended.",
     );
-    report.chart(&chart(found));
-    for (title, meaning) in definitions(found) {
-        report.define(title, meaning);
-    }
-    let front = found.front.iter().enumerate();
-    let front = front.map(|(place, choice)| {
-        let mark = if place == found.chosen { " *" } else { "" };
-        row(Cell::text(choice.label() + mark), choice)
-    });
-    report.table(Table { header: header(found), rows: front.collect() });
-    if !found.struck_out.is_empty() {
-        report.heading("Not recommended");
-        report.paragraph(
-            "These are cheaper or better than some of the above, and wear out too soon.",
-        );
-        let struck_out = found.struck_out.iter().map(|one| {
-            let mut cells = row(Cell::struck_out(one.choice.label()), &one.choice);
-            cells.push(Cell::text(&one.reason));
-            cells
-        });
-        let header = [header(found), vec!["why not".into()]].concat();
-        report.table(Table { header, rows: struck_out.collect() });
-    }
-    report.heading("How it was found");
-    report.paragraph(&format!(
+    let method = format!(
         "{} candidates were simulated without a drive, and {} with the model of one. Prompts are \
          answered one after the other; queues are not modelled, so times are lower bounds.",
         grouped(found.candidates as u64),
         grouped(found.simulated as u64),
-    ));
-    report.heading("How to make this report again");
-    report.code(&options.command);
-    report.paragraph(&options.version);
-    report
+    );
+    let parts = Purchase {
+        answer: verdict::prompt_plan(found),
+        basis: vec![basis],
+        chart: chart(found),
+        definitions: definitions(found).into(),
+        header: header(found),
+        front: front.collect(),
+        struck_out: struck_out.collect(),
+        why_struck_out: "These are cheaper or better than some of the above, and wear out too soon.",
+        method,
+    };
+    parts.report(options)
 }
 
 /// Cost and the figure that is asked for.
