@@ -109,6 +109,8 @@ pub(crate) enum Command {
     Buffers(BuffersOptions),
     /// Run a study: the experiments of a paper beside its figures, or a comparison
     Reproduce(ReproduceOptions),
+    /// Run a part of a study again and check that its shipped results are right
+    Artifact(ArtifactOptions),
     /// Serve a cached block device over NBD
     Serve(ServeOptions),
     /// Look at, check, drain or forget a flash that no engine runs on
@@ -371,6 +373,29 @@ pub(crate) struct BuffersOptions {
     pub(crate) name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A study whose results are to be checked.
+#[derive(Args, Debug)]
+pub(crate) struct ArtifactOptions {
+    /// The folder of the study: `study.toml`, the manifest and the results
+    #[arg(value_name = "STUDY")]
+    pub(crate) study: PathBuf,
+    /// The folder that the paths of traces are relative to; default: that of the manifest
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Start no further trace after this time
+    #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_080))]
+    pub(crate) minutes: u64,
+    /// Seed of the order in which the traces have their turns
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Number of traces that run at the same time; default: one per processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) threads: Option<u32>,
+    /// Print JSON instead of a line per trace
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 

@@ -60,6 +60,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Kv(options) => commands::kv::run(options, &command),
         Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),
+        Command::Artifact(options) => commands::artifact::run(options, &mut status),
         Command::Serve(options) => commands::serve::run(options),
         Command::Cache(options) => commands::cache::run(options),
         Command::Top(options) => commands::top::run(options),

@@ -8,6 +8,7 @@
 //! | [`fetch()`], [`compile`] | bring files into place; decode them once | `fetch` |
 //! | [`Plan`] | all points of a run, and running those that are missing | `plan`, `run` |
 //! | [`results`] | the Parquet data set | |
+//! | [`Plan::verify`] | running a part of a study again, and comparing it with the results | `verify` |
 //! | [`Study`] | distributions, ranks and intervals over traces | `study`, [`statistics`] |
 
 mod check;
@@ -18,6 +19,7 @@ pub mod results;
 mod run;
 pub mod statistics;
 mod study;
+mod verify;
 
 pub use check::{Checked, Found};
 pub use fetch::{Fetched, compile, fetch};
@@ -27,4 +29,7 @@ pub use run::{Outcome, Progress, RunSettings, Running, Unit};
 pub use study::{
     Baseline, DatasetStatistics, Filtered, Filters, METRICS, Pair, PolicyStatistics, Section,
     Study, StudyOptions,
+};
+pub use verify::{
+    Difference, DifferenceKind, TraceOutcome, Verification, VerifiedTrace, VerifySettings,
 };

@@ -191,20 +191,34 @@ impl Plan {
         if let Some(path) = planned.compiled(folder) {
             return Ok((CompiledTrace::open(path)?, false));
         }
-        let fetched =
-            tempfile::tempdir().map_err(|error| LabError::file(&std::env::temp_dir(), error))?;
-        let bring = || -> Result<PathBuf, LabError> {
-            let path = &entry.source.path;
-            let is_elsewhere = !entry.urls.is_empty() || entry.generate.is_some();
-            if path.exists() || !is_elsewhere {
-                return Ok(path.clone());
-            }
-            let place = fetched.path().join(path.file_name().unwrap_or_default());
-            let source = TraceSource { path: place.clone(), ..entry.source.clone() };
-            fetch(&self.manifest, &Entry { source, ..entry.clone() })?;
-            Ok(place)
-        };
-        cache.open(&entry.source, sha256, watch, 1, bring)
+        let fetched = temporary_folder()?;
+        cache.open(&entry.source, sha256, watch, 1, || self.bring(entry, fetched.path()))
+    }
+
+    /// Decode a trace for a single use. Fetch or generate its file first if it is not here; the file
+    /// is not kept.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub(super) fn open_once(&self, trace: usize, watch: &Watch) -> Result<CompiledTrace, LabError> {
+        let PlannedTrace { entry, sha256, .. } = &self.traces[trace];
+        let fetched = temporary_folder()?;
+        let path = self.bring(entry, fetched.path())?;
+        TraceSource { path, ..entry.source.clone() }.open_verified(sha256, watch, 1)
+    }
+
+    /// Return the path of a trace's file, after fetching or generating it in `folder` if it is not
+    /// where the manifest says.
+    fn bring(&self, entry: &Entry, folder: &Path) -> Result<PathBuf, LabError> {
+        let path = &entry.source.path;
+        let is_elsewhere = !entry.urls.is_empty() || entry.generate.is_some();
+        if path.exists() || !is_elsewhere {
+            return Ok(path.clone());
+        }
+        let place = folder.join(path.file_name().unwrap_or_default());
+        let source = TraceSource { path: place.clone(), ..entry.source.clone() };
+        fetch(&self.manifest, &Entry { source, ..entry.clone() })?;
+        Ok(place)
     }
 
     /// Return the key of a point's result: a hash of all that it depends on.
@@ -280,6 +294,10 @@ impl Plan {
             )),
         }
     }
+}
+
+fn temporary_folder() -> Result<tempfile::TempDir, LabError> {
+    tempfile::tempdir().map_err(|error| LabError::file(&std::env::temp_dir(), error))
 }
 
 impl PlannedTrace {

@@ -75,6 +75,7 @@ impl Command {
             | Self::Simulate(_)
             | Self::Buffers(_)
             | Self::Reproduce(_)
+            | Self::Artifact(_)
             | Self::Serve(_)
             | Self::Cache(_)
             | Self::Top(_)

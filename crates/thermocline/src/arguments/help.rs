@@ -12,7 +12,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Traces", &["trace", "corpus"]),
     ("Hot data, write buffers, language models", &["hot", "buffer", "kv"]),
     ("Run a cache", &["serve", "cache", "top"]),
-    ("Studies", &["reproduce"]),
+    ("Studies", &["reproduce", "artifact"]),
     ("What there is", &["policies", "identifiers", "buffers", "devices", "drives"]),
     ("This program", &["completions", "help"]),
 ];
@@ -75,6 +75,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         "thermocline kv conversation.jsonl --model llama-3-70b --tier hbm=320GiB \\\n      --tier dram=1TiB --tier ssd=8TiB --policy lru,s3-fifo,vllm-offload",
     ),
     (&["reproduce"], "thermocline reproduce mbf --traces traces"),
+    (&["artifact"], "thermocline artifact studies/hybrids --root traces"),
     (
         &["serve"],
         "thermocline serve --example-config > cache.toml\n  $ thermocline serve cache.toml",

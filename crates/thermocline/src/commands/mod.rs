@@ -1,6 +1,7 @@
 //! One file per command; each returns what is to be printed.
 
 pub(crate) mod advise;
+pub(crate) mod artifact;
 pub(crate) mod buffer;
 pub(crate) mod buffers;
 pub(crate) mod cache;

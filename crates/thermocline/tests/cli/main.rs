@@ -4,6 +4,7 @@
 
 mod actions;
 mod advise;
+mod artifact;
 mod buffer;
 mod command;
 mod corpus;

@@ -7,6 +7,8 @@ mod traces;
 
 use anyhow::Result;
 
+pub(crate) use run::{processors, request};
+
 use crate::arguments::{CorpusCommand, CorpusOptions};
 
 /// Runs the command; `command` is the command line, for the report. A check that finds something wrong

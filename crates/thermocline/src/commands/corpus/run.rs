@@ -49,11 +49,13 @@ fn here(plan: &Plan, options: &CorpusRunOptions) -> Result<Outcome> {
     Ok(outcome?)
 }
 
-fn processors() -> usize {
+/// Return the number of points that run at the same time by default.
+pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn request(options: &CorpusRunOptions) -> Result<Request> {
+/// Return the points that the options of the command ask for.
+pub(crate) fn request(options: &CorpusRunOptions) -> Result<Request> {
     let over_time = options.hierarchy.over_time;
     ensure!(over_time.is_none(), "--over-time: results of a corpus have no figures over time");
     let spec = spec(&options.hierarchy)?;
