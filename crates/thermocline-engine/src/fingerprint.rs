@@ -1,6 +1,8 @@
 //! Fingerprint of a backing store at an orderly stop, to notice a change while no engine served it.
 
-use std::fs::{self, Metadata};
+#[cfg(target_os = "linux")]
+use std::fs;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
@@ -135,12 +137,15 @@ impl Mark {
             return Self::File { inode: metadata.ino(), modified_ns };
         }
         if metadata.file_type().is_block_device() {
+            #[cfg(target_os = "linux")]
             return Self::of_device(metadata.rdev()).unwrap_or_default();
         }
         Self::None
     }
 
-    /// Linux counts what was written to a device since it was attached, or since the machine started.
+    /// Return the mark of a block device: Linux counts the writes to it since it was attached, or since
+    /// the machine started.
+    #[cfg(target_os = "linux")]
     fn of_device(number: u64) -> Option<Self> {
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let folder = format!("/sys/dev/block/{major}:{minor}");

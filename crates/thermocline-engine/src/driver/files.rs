@@ -252,19 +252,40 @@ impl DeviceFile {
         match operation.kind {
             OperationKind::Read => read(&self.file, offset, frames, operation),
             OperationKind::Write => write(&self.file, offset, frames, operation),
-            OperationKind::Sync => Ok(rustix::fs::fdatasync(&self.file)?),
+            OperationKind::Sync => self.file.sync_data(),
             OperationKind::Discard => {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 // A hint: a device that cannot do it keeps the bytes.
-                rustix::fs::fallocate(&self.file, flags, offset, length).or(Ok(()))
+                change_space(&self.file, Space::Hole, offset, length).or(Ok(()))
             }
-            OperationKind::Zero => {
-                let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-                rustix::fs::fallocate(&self.file, flags, offset, length)
-                    .or_else(|_| write(&self.file, offset, frames, operation))
-            }
+            OperationKind::Zero => change_space(&self.file, Space::Zeroes, offset, length)
+                .or_else(|_| write(&self.file, offset, frames, operation)),
         }
     }
+}
+
+/// The content that a range gets without a transfer of bytes.
+#[derive(Clone, Copy)]
+enum Space {
+    /// No space is allocated for it.
+    Hole,
+    /// It reads as zeroes.
+    Zeroes,
+}
+
+/// Discard or zero a range of a file or a block device.
+#[cfg(target_os = "linux")]
+fn change_space(file: &File, space: Space, offset: u64, length: u64) -> io::Result<()> {
+    let flags = match space {
+        Space::Hole => FallocateFlags::PUNCH_HOLE,
+        Space::Zeroes => FallocateFlags::ZERO_RANGE,
+    };
+    Ok(rustix::fs::fallocate(file, flags | FallocateFlags::KEEP_SIZE, offset, length)?)
+}
+
+/// Other systems have no call for this that works on files and block devices alike.
+#[cfg(not(target_os = "linux"))]
+fn change_space(_: &File, _: Space, _: u64, _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn busy(reason: &str) -> io::Error {
@@ -447,7 +468,7 @@ impl Storage for DeviceFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        Ok(rustix::fs::fdatasync(&self.file)?)
+        self.file.sync_data()
     }
 }
 

@@ -6,6 +6,7 @@ pub mod joint;
 pub mod memory;
 #[cfg(target_os = "linux")]
 pub mod split;
+#[cfg(target_os = "linux")]
 pub mod threads;
 #[cfg(target_os = "linux")]
 pub mod uring;
