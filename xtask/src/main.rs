@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod book;
+mod compose;
 mod console;
 mod dependencies;
 mod mutants;
@@ -187,6 +188,7 @@ fn test(root: &Path) -> Result<()> {
     // Building a release takes as long as all tests; `cargo xtask readme` does it.
     let program = tested_program(root)?;
     readme::check(root, Some(&program))?;
+    compose::check(root, &program)?;
     web::check(root, &program)?;
     book::make(root, Some(&program), false)?;
     python::check(root)
