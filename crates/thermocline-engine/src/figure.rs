@@ -70,7 +70,7 @@ impl<S> Figure<S> {
         self
     }
 
-    /// Return the names the labels of the metric.
+    /// Set the names of the metric's labels.
     #[must_use]
     pub const fn labels(mut self, labels: &'static [&'static str]) -> Self {
         self.about.labels = labels;
