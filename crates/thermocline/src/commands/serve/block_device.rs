@@ -2,45 +2,18 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use rapidhash::v3::rapidhash_v3;
-use serde::Deserialize;
 use thermocline_nbd::doors::Door;
 use thermocline_nbd::protocol::{ExportInfo, transmission_flag as flag};
 use thermocline_nbd::server::Handle;
-use thermocline_ublk::{DEPTH_MAX, DEVICES_MAX, Options, Ublk, UblkRun};
+use thermocline_ublk::{Options, Ublk, UblkRun};
 
+use super::config::UblkSection;
 use super::virtual_machines::Doors;
 use crate::backing::BackingLocation;
 
-/// A device that `ublk_drv` makes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct UblkSection {
-    id: u32,
-    #[serde(default = "default_depth")]
-    queue_depth: u16,
-    #[serde(default)]
-    keep_at_exit: bool,
-    pub(crate) note: Option<PathBuf>,
-}
-
-const fn default_depth() -> u16 {
-    128
-}
-
 impl UblkSection {
-    /// Refuses what cannot work.
-    pub(super) fn check(&self) -> Result<()> {
-        let Self { id, queue_depth: depth, .. } = *self;
-        ensure!(id < DEVICES_MAX, "`ublk.id` is {id}: it must be below {DEVICES_MAX}");
-        ensure!(
-            (1..=DEPTH_MAX).contains(&depth),
-            "`ublk.queue_depth` is {depth}: it must be from 1 to {DEPTH_MAX}"
-        );
-        Ok(())
-    }
-
     /// Prepares the device, whose queues are shared out to so many shards.
     pub(super) fn prepare(
         &self,

@@ -24,13 +24,6 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 /// How long to wait when the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where the server takes orders.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ControlSection {
-    pub(crate) socket: PathBuf,
-}
-
 /// What is to be replaced by what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,56 +1,21 @@
-//! Where virtual machines connect, and who may.
+//! Where virtual machines connect.
 
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
+use anyhow::{Context as _, Result};
 use thermocline_nbd::doors::Door;
 use thermocline_nbd::protocol::{ExportInfo, transmission_flag as flag};
-use thermocline_nbd::server::{SocketAccess, bind_unix};
-use thermocline_vhost::{Device, QUEUES_MAX, VhostUser};
+use thermocline_nbd::server::bind_unix;
+use thermocline_vhost::{Device, VhostUser};
 use tracing::info;
 
-use super::listening::{Account, SocketMode, socket_access};
+use super::config::VhostUserSection;
 
 /// The serial number that guests see of an export without a name.
 const ID: &str = "thermocline";
 
-/// A Unix socket for the monitors of virtual machines.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct VhostUserSection {
-    pub(crate) socket: PathBuf,
-    socket_mode: Option<SocketMode>,
-    socket_owner: Option<Account>,
-    socket_group: Option<Account>,
-    #[serde(default = "default_queues")]
-    queues: u16,
-}
-
 /// The doors of each shard.
 pub(super) type Doors = Vec<Vec<Box<dyn Door>>>;
 
-const fn default_queues() -> u16 {
-    64
-}
-
 impl VhostUserSection {
-    /// Refuses what cannot work.
-    pub(super) fn check(&self) -> Result<()> {
-        let queues = self.queues;
-        ensure!(
-            (1..=QUEUES_MAX).contains(&queues),
-            "`vhost_user.queues` is {queues}: it must be from 1 to {QUEUES_MAX}"
-        );
-        Ok(())
-    }
-
-    /// Who may connect.
-    pub(super) fn access(&self) -> Result<SocketAccess> {
-        let (owner, group) = (self.socket_owner.as_ref(), self.socket_group.as_ref());
-        socket_access("vhost_user", self.socket_mode, owner, group)
-    }
-
     /// Listens for virtual machines, whose rings are shared out to so many shards.
     pub(super) fn start(
         &self,

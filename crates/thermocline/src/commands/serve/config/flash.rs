@@ -1,0 +1,68 @@
+//! `[flash]` and `[ram]`: where it is cached.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+use thermocline_lab::find_ssd;
+use thermocline_lab::spec::DriveSpec;
+
+use super::Config;
+use crate::bytes::Bytes;
+
+/// Where it is cached.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Flash {
+    pub(crate) path: PathBuf,
+    pub(crate) size: Bytes,
+    pub(crate) write_budget_gib_per_day: Option<f64>,
+    /// What may be written to it in its life, as its data sheet says.
+    rated_writes: Option<Bytes>,
+    /// A drive of the lab that it is like.
+    drive: Option<String>,
+    /// Operations that may fail for good before the flash is given up.
+    pub(crate) error_budget: Option<u32>,
+}
+
+/// The memory for pages.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ram {
+    pub(crate) size: Bytes,
+}
+
+impl Config {
+    /// Pages of RAM and of flash.
+    pub(crate) fn tier_pages(&self) -> Result<[u32; 2]> {
+        let flash = self.flash.as_ref();
+        let flash = flash.map(|flash| self.pages("flash.size", flash.size)).transpose()?;
+        Ok([self.pages("ram.size", self.ram.size)?, flash.unwrap_or(0)])
+    }
+
+    /// Bytes that the flash is rated to be written in its life, if that is known.
+    pub(crate) fn flash_rated_written_bytes(&self) -> Result<Option<u64>> {
+        self.flash.as_ref().map_or(Ok(None), Flash::rated_written_bytes)
+    }
+}
+
+impl Flash {
+    /// Bytes that it is rated to be written in its life, if that is known. Of a drive of the lab each block
+    /// bears its erases, and the drive itself writes little more than it is asked to.
+    pub(super) fn rated_written_bytes(&self) -> Result<Option<u64>> {
+        match (self.rated_writes, &self.drive) {
+            (Some(_), Some(_)) => {
+                bail!("`flash.rated_writes` and `flash.drive` both say what it bears: give one")
+            }
+            (Some(bytes), None) => {
+                ensure!(bytes.0 > 0, "`flash.rated_writes` is 0: leave it out if it is unknown");
+                Ok(Some(bytes.0))
+            }
+            (None, Some(name)) => {
+                let drive = find_ssd(&DriveSpec::Named(name.clone())).context("`flash.drive`")?;
+                Ok(Some(drive.logical_bytes().saturating_mul(drive.erase_limit.into())))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}

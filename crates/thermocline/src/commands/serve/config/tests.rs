@@ -1,0 +1,257 @@
+//! Tests of configurations: the example, what is refused, and what paths are relative to.
+
+use thermocline_core::Clients;
+use thermocline_core::registry::{self, Future, PolicyEntry};
+use thermocline_engine::Cleaning;
+use thermocline_lab::spec::{HierarchySpec, TierSpec};
+use thermocline_lab::{RunOptions, Summary, TierSize, Watch};
+
+use super::*;
+
+const SMALLEST: &str = r#"
+        [backing]
+        path = "disk.img"
+        [flash]
+        path = "flash.img"
+        size = "256MiB"
+        [ram]
+        size = "64MiB"
+        [policy]
+        name = "hat"
+        [nbd]
+        socket = "thermocline.sock"
+        [metrics]
+        listen = "127.0.0.1:9469"
+"#;
+
+/// The example with each key in force, but for one of each two that exclude each other.
+fn uncommented() -> String {
+    let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ");
+    EXAMPLE
+        .lines()
+        .map(|line| if is_key(line) { &line[1..] } else { line })
+        .filter(|line| !line.starts_with("path = \"disk") && !line.starts_with("drive = "))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn the_smallest_configuration_is_a_contract() {
+    let config = Config::parse(SMALLEST).unwrap();
+    assert_eq!(config.ram.size, Bytes(64 << 20));
+    assert_eq!(config.flash.as_ref().unwrap().size, Bytes(256 << 20));
+    assert_eq!(config.pages("ram.size", config.ram.size).unwrap(), 16_384);
+    assert_eq!(config.cleaning.now(), Cleaning::default());
+}
+
+#[test]
+fn the_example_starts_from_the_best_single_policy_of_the_bundled_trace() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    let flash = config.flash.as_ref().unwrap().size.0 as f64 / config.ram.size.0 as f64;
+    let sizes = [("ram", TierSize::FootprintPercent(2.0)), ("flash", TierSize::TimesAbove(flash))];
+    let tiers = sizes.map(|(name, size)| TierSpec::new(name, &[size])).to_vec();
+    let spec = HierarchySpec { tiers, ..HierarchySpec::default() };
+    let can_serve = |entry: &&PolicyEntry| {
+        entry.capabilities.depth.allows(2)
+            && entry.capabilities.future == Future::Unknown
+            && entry.name != "auto"
+    };
+    let policies: Vec<_> = registry::entries().filter(can_serve).cloned().collect();
+    let all = thermocline_lab::configurations(&spec, &policies, Clients::ONE).unwrap();
+    let trace = thermocline_lab::bundled_trace().unwrap();
+    let found =
+        thermocline_lab::compare(&trace, &all, RunOptions::default(), &Watch::default(), || ());
+    let found = found.unwrap();
+    let by_time = |one: &&Summary, other: &&Summary| one.io_time_ms.total_cmp(&other.io_time_ms);
+    assert_eq!(config.policy.name, found.iter().min_by(by_time).unwrap().policy.name);
+}
+
+#[test]
+fn the_example_shows_every_key_and_its_default() {
+    let plain = Config::parse(EXAMPLE).unwrap();
+    let full = Config::parse(&uncommented()).unwrap();
+    assert_eq!(full.page_size, plain.page_size);
+    assert_eq!(full.backing.timeout(), plain.backing.timeout());
+    assert_eq!(full.backing.grace(), plain.backing.grace());
+    assert_eq!(full.write_mode, plain.write_mode);
+    assert_eq!(full.shadow_sample.to_bits(), plain.shadow_sample.to_bits());
+    let [clean, default] = [full.cleaning.now(), plain.cleaning.now()];
+    assert_eq!(clean.pages_per_second_max, default.pages_per_second_max);
+    assert_eq!(clean.pages_in_flight_max, default.pages_in_flight_max);
+    assert_eq!(full.cleaning.dirty_ratio, Some(Cleaning::default().dirty_ratio_target));
+    assert!(clean.idle_after.is_some() && default.idle_after.is_none());
+    assert_eq!(full.cleaning.drain_at_exit, plain.cleaning.drain_at_exit);
+    assert!(!full.policy.parameters.is_empty());
+    assert_eq!(full.io.engine, plain.io.engine);
+    assert_eq!(full.io.direct, plain.io.direct);
+    assert_eq!(full.log.level, plain.log.level);
+    assert_eq!(full.log.format, plain.log.format);
+    assert!(full.nbd.tls.is_some());
+    let send_limit = thermocline_nbd::server::Settings::default().send_limit;
+    assert_eq!(full.nbd.send_timeout, Some(send_limit.as_secs()));
+    assert_eq!(full.nbd.idle_timeout, plain.nbd.idle_timeout);
+    let path = full.record.as_ref().unwrap().path.clone();
+    let text = format!("{SMALLEST}\n[record]\npath = {path:?}");
+    assert_eq!(full.record, Config::parse(&text).unwrap().record);
+}
+
+#[test]
+fn time_limits_of_clients_are_a_year_at_most() {
+    for name in ["send_timeout", "idle_timeout"] {
+        let parse = |seconds: u64| {
+            let text = SMALLEST.replace("[nbd]", &format!("[nbd]\n{name} = {seconds}"));
+            Config::parse(&text)
+        };
+        parse(NBD_TIMEOUT_MAX_S).unwrap();
+        for seconds in [NBD_TIMEOUT_MAX_S + 1, i64::MAX.unsigned_abs()] {
+            let error = format!("{:#}", parse(seconds).unwrap_err());
+            assert!(error.contains(&format!("`nbd.{name}` is {seconds} seconds")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn virtual_machines_alone_may_be_served() {
+    let only = "[vhost_user]\nsocket = \"vhost.sock\"";
+    let text = SMALLEST.replace("[nbd]\n        socket = \"thermocline.sock\"", only);
+    let config = Config::parse(&text).unwrap();
+    assert_eq!(config.control_socket(), Some("vhost.sock.control".into()));
+    let machines = "[vhost_user]\nsocket = \"a\"\nqueues = 0\n[nbd]";
+    refuse("[nbd]", machines, "`vhost_user.queues` is 0");
+}
+
+#[test]
+fn metrics_are_served_to_other_machines_on_request() {
+    let text = SMALLEST.replace("127.0.0.1:9469\"", "0.0.0.0:9469\"\nremote = true");
+    assert!(Config::parse(&text).unwrap().metrics.unwrap().remote);
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cache.toml");
+    std::fs::write(&path, SMALLEST).unwrap();
+    let config = Config::read(&path).unwrap();
+    assert_eq!(config.backing.path, Some(folder.path().join("disk.img")));
+    assert_eq!(config.nbd.socket.unwrap(), folder.path().join("thermocline.sock"));
+}
+
+#[test]
+fn a_server_s_socket_and_note_are_relative_to_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cache.toml");
+    let nbd = "nbd = \"nbds+unix:///?socket=disk.sock&tls-certificates=pki\"\nnote = \"disk.note\"";
+    std::fs::write(&path, SMALLEST.replace("path = \"disk.img\"", nbd)).unwrap();
+    let Backing { nbd, note, .. } = Config::read(&path).unwrap().backing;
+    assert_eq!(note, Some(folder.path().join("disk.note")));
+    let socket = folder.path().join("disk.sock");
+    let nbd = nbd.unwrap();
+    assert_eq!(nbd.server, ServerAddress::Unix(socket));
+    assert_eq!(nbd.tls.unwrap().certificates, folder.path().join("pki"));
+}
+
+#[test]
+fn a_flash_is_rated_by_its_data_sheet_or_like_a_drive_of_the_lab() {
+    let rated = |line: &str| {
+        let size = "size = \"256MiB\"";
+        let text = SMALLEST.replace(size, &format!("{size}\n{line}"));
+        Config::parse(&text).unwrap().flash_rated_written_bytes().unwrap()
+    };
+    assert_eq!(rated(""), None);
+    assert_eq!(rated("rated_writes = \"600TB\""), Some(600_000_000_000_000));
+    // 3,000 erases of a drive of 1 TB.
+    let drive = rated("drive = \"tlc-nvme\"").unwrap();
+    assert!((2.9e15..3.1e15).contains(&(drive as f64)), "{drive}");
+}
+
+#[track_caller]
+fn refuse(from: &str, to: &str, words: &str) {
+    let text = SMALLEST.replace(from, to);
+    assert_ne!(text, SMALLEST, "the replacement matches");
+    let error = format!("{:#}", Config::parse(&text).unwrap_err());
+    assert!(error.contains(words), "{error}");
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_its_place() {
+    refuse("64MiB", "64 parsecs", "a number of bytes");
+    refuse("64MiB", "1KiB", "`ram.size` is 1024 bytes");
+    refuse("64MiB", "5x", "a number of bytes");
+    refuse("name = \"hat\"", "name = \"cap\"", "did you mean `car`?");
+    refuse("name = \"hat\"", "name = \"nothing-like-it\"", "hat");
+    refuse("name = \"hat\"", "name = \"hat\"\nparameters = { zz = 1 }", "`policy.parameters`");
+    refuse("socket = \"thermocline.sock\"", "", "[nbd] takes a `socket`");
+    let path = "path = \"disk.img\"";
+    refuse(path, "", "either a `path` or `nbd`");
+    refuse(path, "path = \"disk.img\"\nnbd = \"nbd://a/\"", "either a `path` or `nbd`");
+    refuse(path, "path = \"disk.img\"\nnote = \"n\"", "`backing.note` is for `nbd`");
+    for timeout in ["0", "-1", "nan", "inf"] {
+        let text = format!("path = \"disk.img\"\ntimeout = {timeout}");
+        refuse(path, &text, "`backing.timeout` is");
+    }
+    refuse(path, "path = \"disk.img\"\ngrace = 1", "`backing.grace` is for `nbd`");
+    refuse(path, "nbd = \"nbd://a/\"\ngrace = -1", "`backing.grace` is -1");
+    refuse(path, "nbd = \"nbd:disk.sock\"", "nbd+unix:///EXPORT?socket=PATH");
+    refuse(path, "nbd = \"nbds://a/\"", "TLS needs tls-certificates=FOLDER");
+    refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");
+    refuse("[metrics]", "[record]\npath = \"a\"\nsize = 0\n[metrics]", "[record]: `size`");
+    for key in ["nbd.clients", "nbd.in_flight", "nbd.client_in_flight", "nbd.send_timeout"] {
+        let name = key.trim_start_matches("nbd.");
+        refuse("[nbd]", &format!("[nbd]\n{name} = 0"), &format!("`{key}` is 0"));
+    }
+    refuse("[nbd]", "[cleaning]\npages_in_flight = 0\n[nbd]", "`cleaning.pages_in_flight`");
+    refuse("[nbd]", "[cleaning]\npages_per_second = 0\n[nbd]", "`cleaning.pages_per_second`");
+    refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
+    refuse("127.0.0.1:9469", "0.0.0.0:9469", "`metrics.remote = true` allows that");
+    refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
+    refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
+}
+
+#[test]
+fn a_door_that_anybody_may_use_needs_leave() {
+    let key = "`nbd.allow_unauthenticated = true`";
+    let open = "[nbd]\nlisten = \"0.0.0.0:10809\"\nremote = true";
+    refuse("[nbd]", open, key);
+    let tls = "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]";
+    let local = "[nbd]\nlisten = \"127.0.0.1:10809\"";
+    let anybody = SMALLEST.replace("[nbd]", local).replace("[metrics]", tls);
+    let error = Config::parse(&anybody).unwrap_err().to_string();
+    assert!(error.contains(key) && error.contains("client_roots"), "{error}");
+    // With leave, or with certificates of clients, both are taken.
+    let allow = |text: &str| text.replace("[nbd]", "[nbd]\nallow_unauthenticated = true");
+    for text in [
+        allow(&anybody),
+        allow(&SMALLEST.replace("[nbd]", open)),
+        anybody.replace("[nbd.tls]", "[nbd.tls]\nclient_roots = \"c\""),
+        SMALLEST.replace("[nbd]", local),
+    ] {
+        assert!(Config::parse(&text).is_ok(), "{text}");
+    }
+    refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
+}
+
+#[test]
+fn a_socket_and_a_flash_that_cannot_work_are_refused_with_their_place() {
+    refuse("[nbd]", "[nbd]\nsocket_mode = \"0888\"", "permissions in octal");
+    refuse("[nbd]", "[nbd]\nsocket_mode = \"01777\"", "permissions in octal");
+    refuse("[nbd]", "[nbd]\nsocket_owner = -1", "a name, as in");
+    for key in ["socket_mode", "socket_owner", "socket_group"] {
+        let place = format!("listen = \"127.0.0.1:0\"\n{key} = \"0660\"");
+        refuse("socket = \"thermocline.sock\"", &place, &format!("`nbd.{key}`"));
+    }
+    let size = "size = \"256MiB\"";
+    refuse(size, &format!("{size}\nrated_writes = 0"), "`flash.rated_writes` is 0");
+    refuse(size, &format!("{size}\ndrive = \"tlc\""), "tlc-nvme");
+    let both = format!("{size}\ndrive = \"tlc-nvme\"\nrated_writes = \"600TB\"");
+    refuse(size, &both, "give one");
+    refuse(
+        "size = \"256MiB\"",
+        "size = \"256MiB\"\nwrite_budget_gib_per_day = 0.0",
+        "must be above 0",
+    );
+    refuse(
+        "[flash]\n        path = \"flash.img\"\n        size = \"256MiB\"",
+        "",
+        "[flash] section",
+    );
+}
