@@ -155,6 +155,14 @@ impl Connection {
         }
     }
 
+    /// The number of the export that the client uses, once it has chosen one.
+    pub(super) fn export(&self) -> Option<usize> {
+        match &self.phase {
+            Phase::Transmission(_, negotiated) => Some(negotiated.export),
+            Phase::Handshake(_) | Phase::Leaving(_) => None,
+        }
+    }
+
     pub(super) fn is_negotiating(&self) -> bool {
         matches!(self.phase, Phase::Handshake(_))
     }

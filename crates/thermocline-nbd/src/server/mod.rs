@@ -26,7 +26,7 @@ mod work;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -209,6 +209,7 @@ impl<S: Service> Server<S> {
         }
         let clients_max = settings.clients_max.min(CONNECTIONS_MAX);
         let room = Room::new(settings.bytes_max, settings.client_bytes_max, clients_max);
+        let export_clients = infos.iter().map(|_| AtomicUsize::new(0)).collect();
         Ok(Self {
             spin: Spin::new(settings.spin),
             settings: Settings { clients_max, ..settings },
@@ -234,6 +235,7 @@ impl<S: Service> Server<S> {
             reach: Reach {
                 is_stopping: Arc::default(),
                 clients: Arc::default(),
+                export_clients,
                 held_bytes: Arc::default(),
                 new_tls: Arc::default(),
                 inbox: Arc::default(),
@@ -314,7 +316,16 @@ impl<S: Service> Server<S> {
     fn wake_up(&mut self, on_wake: &mut impl FnMut(&mut [S])) {
         if std::mem::take(&mut self.was_woken) {
             self.take_tls();
+            self.count_clients();
             on_wake(&mut self.services);
+        }
+    }
+
+    /// Counts the clients of each export.
+    fn count_clients(&self) {
+        let chosen = || self.connections.iter().filter_map(|(_, one)| one.export());
+        for (export, clients) in self.reach.export_clients.iter().enumerate() {
+            clients.store(chosen().filter(|chosen| *chosen == export).count(), Ordering::Relaxed);
         }
     }
 
