@@ -279,6 +279,16 @@ impl Directory {
         self.volumes.iter().map(|volume| (&*volume.name, volume.extent.bytes()))
     }
 
+    /// Return `true` if nothing was set up in the region of a volume since that was added.
+    ///
+    /// # Errors
+    /// A name that no volume has; a device that fails.
+    pub fn is_new(&self, storage: &mut dyn Storage, name: &str) -> Result<bool, DirectoryError> {
+        let mut blocks = vec![0; 2 * BLOCK_BYTES];
+        storage.read_at(self.region(name)?.start, &mut blocks)?;
+        Ok(blocks.iter().all(|&byte| byte == 0))
+    }
+
     fn index(&self, name: &str) -> Result<usize, DirectoryError> {
         self.volumes.iter().position(|volume| volume.name == name).ok_or_else(|| {
             let known: Vec<&str> = self.volumes.iter().map(|volume| &*volume.name).collect();

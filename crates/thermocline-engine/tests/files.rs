@@ -14,12 +14,12 @@ use thermocline_core::Nanos;
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::Driver;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
-use thermocline_engine::driver::joint::{JointDriver, JointSyncs};
+use thermocline_engine::driver::joint::{JointDriver, JointFile, JointSyncs};
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::{
     Engine, FlashError, FlashSet, Frames, Layout, Options, PolicyOptions, Request, RequestKind,
-    Shard, ShardMap, Share, Spanning, SubmitError, Uuid,
+    Shard, ShardMap, Share, Spanning, Storage as _, SubmitError, Uuid,
 };
 
 const PAGES: usize = 600;
@@ -244,7 +244,8 @@ fn joint<D: Driver>(
     each.map(|(number, shard)| {
         let region = flash.region(set.range(number)).unwrap();
         let inner = driver(shard.frames(), region, disk.try_clone().unwrap()).unwrap();
-        JointDriver::new(inner, number, Some(&of_flash), &of_disk).unwrap()
+        JointDriver::new(inner, Some(of_flash.member(number)), Some(of_disk.member(number)))
+            .unwrap()
     })
     .collect()
 }
@@ -290,7 +291,7 @@ fn several_shards_take_another_flash() {
         engine.shard_mut().release_flash();
         until(engine, Shard::is_flash_released);
         engine.driver().inner_mut().set_flash(other.region(set.range(number)).unwrap());
-        engine.driver().set_flash_syncs(&syncs).unwrap();
+        engine.driver().set_flash_syncs(syncs.member(number)).unwrap();
         let (options, flash) = (&files.options[number], &set.flashes()[number]);
         let policy = options.policy.clone();
         engine.shard_mut().take_flash(options.flash_pages, policy, flash).unwrap();
@@ -303,6 +304,47 @@ fn several_shards_take_another_flash() {
     let model = models.swap_remove(0);
     drain_at_rest(&files, other);
     assert!(files.disk() == model, "the disk has everything");
+}
+
+#[test]
+fn a_region_of_a_region_lies_within_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flash");
+    std::fs::write(&path, vec![0; 16 * PAGE]).unwrap();
+    let page = PAGE as u64;
+    let file = DeviceFile::open(&path, Caching::Buffered).unwrap();
+    let outer = file.region(4 * page..8 * page).unwrap();
+    let mut inner = outer.region(page..3 * page).unwrap();
+    assert_eq!([outer.size_bytes().unwrap(), inner.size_bytes().unwrap()], [4 * page, 2 * page]);
+    inner.write_at(page, &vec![7; PAGE]).unwrap();
+    assert!(inner.write_at(2 * page, &vec![7; PAGE]).is_err(), "the region ends before");
+    let mut beyond = outer.region(3 * page..6 * page).unwrap();
+    assert_eq!(beyond.size_bytes().unwrap(), page);
+    assert!(beyond.write_at(page, &vec![7; PAGE]).is_err(), "the outer region ends before");
+    let bytes = std::fs::read(&path).unwrap();
+    let written: Vec<usize> = (0..16).filter(|at| bytes[at * PAGE] == 7).collect();
+    assert_eq!(written, [6]);
+}
+
+#[test]
+fn a_file_with_joint_syncs_is_told_of_its_own_syncs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flash");
+    std::fs::write(&path, vec![0; 4 * PAGE]).unwrap();
+    let file = DeviceFile::open(&path, Caching::Buffered).unwrap();
+    let syncs = JointSyncs::start(&file, 3).unwrap();
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let member = syncs.member(number);
+            let mut joint = JointFile::new(file.try_clone().unwrap(), member);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    joint.write_at((number * PAGE) as u64, &vec![1; PAGE]).unwrap();
+                    joint.sync().unwrap();
+                }
+            });
+        }
+    });
 }
 
 /// Lets time pass until that is so.

@@ -226,6 +226,23 @@ fn a_flash_of_volumes_is_not_taken_for_that_of_a_single_store() {
 }
 
 #[test]
+fn a_region_is_new_until_something_is_set_up_there() {
+    let mut device = Device::new(8 * MIB);
+    device.durable.fill(7);
+    let mut directory = Directory::set_up(&mut device, &[("a", 2 * MIB)]).unwrap();
+    assert!(directory.is_new(&mut device, "a").unwrap());
+    let region = directory.region("a").unwrap();
+    // The second copy of a superblock, after the first one was damaged.
+    device.write_at(region.start + BLOCK_BYTES as u64, &[1; BLOCK_BYTES]).unwrap();
+    assert!(!directory.is_new(&mut device, "a").unwrap());
+    directory.remove(&mut device, "a").unwrap();
+    assert!(directory.is_new(&mut device, "a").is_err());
+    directory.add(&mut device, "b", 2 * MIB).unwrap();
+    assert_eq!(directory.region("b").unwrap(), region);
+    assert!(directory.is_new(&mut device, "b").unwrap());
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let mut device = Device::new(8 * MIB);
     let mut directory = Directory::set_up(&mut device, &[("a", 3 * MIB)]).unwrap();

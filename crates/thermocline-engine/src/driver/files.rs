@@ -142,14 +142,16 @@ impl DeviceFile {
         Ok(Self { file: self.file.try_clone()?, is_direct: self.is_direct, region })
     }
 
-    /// Return the same open file, of which a range is used as if it were a device of its own. A
+    /// Return the same open file, of which a range of this device is used as if it were a device of its own. A
     /// sync concerns the whole file: several that write to regions of one file need
     /// [`SharedSyncs`](crate::SharedSyncs).
     ///
     /// # Errors
     /// If the operating system reports an error.
     pub fn region(&self, range: Range<u64>) -> io::Result<Self> {
-        Ok(Self { region: Some(range), ..self.try_clone()? })
+        let outer = self.region.clone().unwrap_or(0..u64::MAX);
+        let place = |offset: u64| outer.start.saturating_add(offset).min(outer.end);
+        Ok(Self { region: Some(place(range.start)..place(range.end)), ..self.try_clone()? })
     }
 
     /// Return the position of this device's range in the file.
@@ -181,11 +183,14 @@ impl DeviceFile {
     }
 
     /// Makes a file at least this long, of space that its file system sets aside for it where that is
-    /// possible. A block device stays as it is.
+    /// possible. A block device stays as it is; so does a region, which lies in a file that is long enough.
     ///
     /// # Errors
     /// If the operating system reports an error, as when there is not enough space.
     pub fn reserve(&self, size_bytes: u64) -> io::Result<()> {
+        if self.region.is_some() {
+            return Ok(());
+        }
         let metadata = self.file.metadata()?;
         if !metadata.is_file() || metadata.len() >= size_bytes {
             return Ok(());

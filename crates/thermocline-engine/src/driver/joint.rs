@@ -1,7 +1,8 @@
 //! Drivers of several shards on the same devices: their syncs are joined.
 //!
 //! Each shard has a driver of its own; whatever it does but syncs goes to that. Syncs are performed by one
-//! thread per device ([`JointSyncs`]), as [`SharedSyncs`] says.
+//! thread per device ([`JointSyncs`]), as [`SharedSyncs`] says. Whoever writes to a device beside a driver,
+//! as the end of a start does, uses a [`JointFile`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,37 +15,74 @@ use std::thread;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::files::DeviceFile;
 use super::{Allocation, Completion, Driver};
 use crate::operation::{Device, DeviceError, Operation, OperationKind};
 use crate::sharding::SharedSyncs;
+use crate::storage::Storage;
 
 /// Maximum sleep of a wait: drivers may have to give up operations that are not answered.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The syncs of one device, for the drivers of several shards. A thread performs them, until nobody is
-/// left who may ask for one.
+/// The syncs of one device, for all who write to it. A thread performs them, until nobody is left who may
+/// ask for one.
 #[derive(Debug)]
 pub struct JointSyncs(Arc<Hub>);
 
+/// One of those who write to a device.
+#[derive(Clone, Debug)]
+pub struct JointMember {
+    syncs: JointSyncs,
+    number: usize,
+}
+
+impl JointMember {
+    fn wake(&self) -> BorrowedFd<'_> {
+        self.syncs.0.wakes[self.number].as_fd()
+    }
+
+    fn ask(&self) {
+        self.syncs.0.lock().syncs.ask(self.number);
+        self.syncs.0.has_changed.notify_one();
+    }
+
+    /// Hands the results of syncs to `take`, those asked for first.
+    fn take(&self, take: impl FnMut(Result<(), DeviceError>)) {
+        // Under the lock, so that no result comes between, and its signal stays behind.
+        let mut state = self.syncs.0.lock();
+        let mut counter = [0; 8];
+        let _empty = rustix::io::read(self.wake(), &mut counter);
+        state.results[self.number].drain(..).for_each(take);
+    }
+}
+
 impl JointSyncs {
-    /// Starts the thread that syncs this device for `shards` shards.
+    /// Return the member with that number. Only one driver or file may use it.
+    ///
+    /// # Panics
+    /// If there is no member with that number.
+    pub fn member(&self, number: usize) -> JointMember {
+        assert!(number < self.0.wakes.len(), "the syncs were started for more members");
+        JointMember { syncs: self.clone(), number }
+    }
+
+    /// Starts the thread that syncs this device for a number of members.
     ///
     /// # Errors
     /// If the system gives no more threads or file descriptors.
-    pub fn start(file: &DeviceFile, shards: usize) -> io::Result<Self> {
+    pub fn start(file: &DeviceFile, members: usize) -> io::Result<Self> {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let state = State {
-            syncs: SharedSyncs::new(shards),
-            results: vec![VecDeque::new(); shards],
+            syncs: SharedSyncs::new(members),
+            results: vec![VecDeque::new(); members],
             holders: 1,
         };
         let hub = Arc::new(Hub {
             state: Mutex::new(state),
             has_changed: Condvar::new(),
-            wakes: (0..shards).map(|_| eventfd(0, flags)).collect::<Result<_, _>>()?,
+            wakes: (0..members).map(|_| eventfd(0, flags)).collect::<Result<_, _>>()?,
         });
         let (served, file) = (Arc::clone(&hub), file.try_clone()?);
         thread::Builder::new().name("sync".into()).spawn(move || served.serve(&file))?;
@@ -71,14 +109,14 @@ impl Drop for JointSyncs {
 struct Hub {
     state: Mutex<State>,
     has_changed: Condvar,
-    /// Per shard: readable when a sync of its is done.
+    /// Per member: readable when a sync of its is done.
     wakes: Vec<OwnedFd>,
 }
 
 #[derive(Debug)]
 struct State {
     syncs: SharedSyncs,
-    /// Per shard: the results that its driver has not taken, in the order in which it asked.
+    /// Per member: the results that it has not taken, in the order in which it asked.
     results: Vec<VecDeque<Result<(), DeviceError>>>,
     /// Number of handles that may still ask.
     holders: usize,
@@ -114,12 +152,62 @@ impl Hub {
     }
 }
 
+/// A device of several members, whose syncs are joined.
+#[derive(Debug)]
+pub struct JointFile {
+    file: DeviceFile,
+    member: JointMember,
+}
+
+impl JointFile {
+    /// The device for that member.
+    pub const fn new(file: DeviceFile, member: JointMember) -> Self {
+        Self { file, member }
+    }
+}
+
+impl Storage for JointFile {
+    fn size_bytes(&mut self) -> io::Result<u64> {
+        self.file.size_bytes()
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset_bytes, bytes)
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_at(offset_bytes, bytes)
+    }
+
+    fn read_each(&mut self, pieces: &mut [(u64, &mut [u8])]) -> Vec<io::Result<()>> {
+        self.file.read_each(pieces)
+    }
+
+    fn write_each(&mut self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
+        self.file.write_each(pieces)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.member.ask();
+        loop {
+            let mut answer = None;
+            self.member.take(|result| answer = Some(result));
+            if let Some(result) = answer {
+                return result.map_err(|DeviceError(kind)| kind.into());
+            }
+            let wake = self.member.wake();
+            let mut events = [PollFd::from_borrowed_fd(wake, PollFlags::IN)];
+            // A signal is one more reason to look.
+            let _interrupted = poll(&mut events, Some(&LOOK));
+        }
+    }
+}
+
 /// The driver of one of several shards on the same devices.
 pub struct JointDriver<D> {
     inner: D,
-    shard: usize,
-    /// The syncs of the flash, if there is one, and of the backing store.
-    syncs: [Option<JointSyncs>; 2],
+    /// The syncs of the flash and of the backing store, where they are joined.
+    syncs: [Option<JointMember>; 2],
     /// Per device: syncs that are not done, the first one in front.
     waiting: [VecDeque<Operation>; 2],
     /// Operations of the inner driver.
@@ -130,29 +218,26 @@ pub struct JointDriver<D> {
 }
 
 impl<D: Driver> JointDriver<D> {
-    /// Return the driver of that shard. The inner one has its region of the flash, and the backing
-    /// store.
+    /// Return the driver of a shard. The inner one has its region of the flash, and the backing store; it
+    /// performs the syncs of a device that has no other members.
     ///
     /// # Errors
     /// If the system gives no more file descriptors.
     pub fn new(
         inner: D,
-        shard: usize,
-        flash: Option<&JointSyncs>,
-        backing: &JointSyncs,
+        flash: Option<JointMember>,
+        backing: Option<JointMember>,
     ) -> io::Result<Self> {
         let wake = epoll::create(CreateFlags::CLOEXEC)?;
         let inner_fd = inner.wake_fd();
-        let synced =
-            [flash, Some(backing)].into_iter().flatten().map(|it| it.0.wakes[shard].as_fd());
+        let synced = [&flash, &backing].into_iter().flatten().map(JointMember::wake);
         for descriptor in synced.chain(inner_fd) {
             epoll::add(&wake, descriptor, EventData::new_u64(0), EventFlags::IN)?;
         }
         let can_sleep = inner_fd.is_some();
         Ok(Self {
             inner,
-            shard,
-            syncs: [flash.cloned(), Some(backing.clone())],
+            syncs: [flash, backing],
             waiting: Default::default(),
             in_flight: 0,
             wake,
@@ -168,37 +253,35 @@ impl<D: Driver> JointDriver<D> {
     ///
     /// # Panics
     /// If a sync of the flash is under way.
-    pub fn set_flash_syncs(&mut self, flash: &JointSyncs) -> io::Result<()> {
+    pub fn set_flash_syncs(&mut self, flash: JointMember) -> io::Result<()> {
         assert!(
             self.waiting[Device::Flash as usize].is_empty(),
             "no sync of the flash is under way"
         );
-        let synced = &flash.0.wakes[self.shard];
-        epoll::add(&self.wake, synced, EventData::new_u64(0), EventFlags::IN)?;
-        if let Some(former) = self.syncs[Device::Flash as usize].replace(flash.clone()) {
-            epoll::delete(&self.wake, &former.0.wakes[self.shard])?;
+        epoll::add(&self.wake, flash.wake(), EventData::new_u64(0), EventFlags::IN)?;
+        if let Some(former) = self.syncs[Device::Flash as usize].replace(flash) {
+            epoll::delete(&self.wake, former.wake())?;
         }
         Ok(())
     }
 
     /// Return the driver that performs what is no sync.
+    pub const fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Return the driver that performs what is no sync, to be changed.
     pub const fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
     }
 
     fn take_synced(&mut self, done: &mut Vec<Completion>) {
         for (syncs, waiting) in self.syncs.iter().zip(&mut self.waiting) {
-            let Some(JointSyncs(hub)) = syncs.as_ref().filter(|_| !waiting.is_empty()) else {
-                continue;
-            };
-            // Under the lock, so that no result comes between, and its signal stays behind.
-            let mut state = hub.lock();
-            let mut counter = [0; 8];
-            let _empty = rustix::io::read(&hub.wakes[self.shard], &mut counter);
-            for result in state.results[self.shard].drain(..) {
+            let Some(member) = syncs.as_ref().filter(|_| !waiting.is_empty()) else { continue };
+            member.take(|result| {
                 let operation = waiting.pop_front().expect("a sync that was asked for is answered");
                 done.push((operation, result));
-            }
+            });
         }
     }
 }
@@ -207,9 +290,8 @@ impl<D: Driver> Driver for JointDriver<D> {
     fn start(&mut self, operation: Operation) {
         let device = operation.device as usize;
         match &self.syncs[device] {
-            Some(JointSyncs(hub)) if operation.kind == OperationKind::Sync => {
-                hub.lock().syncs.ask(self.shard);
-                hub.has_changed.notify_one();
+            Some(member) if operation.kind == OperationKind::Sync => {
+                member.ask();
                 self.waiting[device].push_back(operation);
             }
             _ => {
@@ -257,9 +339,6 @@ impl<D: Driver> Driver for JointDriver<D> {
 
 impl<D: fmt::Debug> fmt::Debug for JointDriver<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JointDriver")
-            .field("shard", &self.shard)
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+        f.debug_struct("JointDriver").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -37,10 +37,7 @@ pub enum FlashError {
     #[error("this is not a flash of thermocline but something else: check the path")]
     Foreign,
     /// Several volumes share it.
-    #[error(
-        "several volumes share this flash, and this program uses a flash for one backing store: check \
-         the path"
-    )]
+    #[error("several volumes share this flash: name one of them, or check the path")]
     HasVolumes,
     /// It is a cache of another version.
     #[error(

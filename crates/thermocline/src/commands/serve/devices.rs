@@ -256,7 +256,8 @@ fn drive(
             let joint = |(number, shard): (usize, &Shard)| {
                 let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
                 let inner = drive_files(engine, shard.frames(), region.as_ref(), &disk)?;
-                let joint = JointDriver::new(inner, number, flash_syncs.as_ref(), &disk_syncs)?;
+                let of_flash = flash_syncs.as_ref().map(|syncs| syncs.member(number));
+                let joint = JointDriver::new(inner, of_flash, Some(disk_syncs.member(number)))?;
                 Ok(AnyDriver::Joint(Box::new(joint)))
             };
             shards.iter().enumerate().map(joint).collect()
