@@ -456,6 +456,9 @@ pub(crate) struct CacheOptions {
     /// Folder of the notes of block devices, as `state_dir` of the server's configuration
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// The volume of the flash, if it has several
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) volume: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -516,6 +519,23 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Write the pages of a volume back, and remove it from the flash that it shares with others
+    ///
+    /// Name the volume with --volume. Remove its [[volume]] from the configuration before the next start,
+    /// which would add it again.
+    RemoveVolume {
+        /// The flash, a file or a block device
+        flash: PathBuf,
+        /// The backing store that the volume caches: a file, a block device, or an NBD address
+        #[arg(long)]
+        backing: Option<BackingLocation>,
+        /// The note of an NBD export
+        #[arg(long, requires = "backing")]
+        note: Option<PathBuf>,
+        /// Give up pages that the backing store lacks
+        #[arg(long, conflicts_with = "backing")]
+        yes: bool,
+    },
     /// Give up what a flash holds, or what a flash that is gone held
     Forget {
         /// The flash, a file or a block device, if it is there
@@ -564,4 +584,7 @@ pub(crate) struct TopOptions {
     /// Print the figures of one interval, and end
     #[arg(long)]
     pub(crate) once: bool,
+    /// The volume, if the engine serves several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) volume: Option<String>,
 }

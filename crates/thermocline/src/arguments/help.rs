@@ -83,6 +83,10 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (&["cache", "inspect"], "thermocline cache inspect flash.img"),
     (&["cache", "check"], "thermocline cache check flash.img"),
     (&["cache", "drain"], "thermocline cache drain flash.img --backing disk.img"),
+    (
+        &["cache", "remove-volume"],
+        "thermocline cache remove-volume flash.img --volume db --backing disk.img",
+    ),
     (&["cache", "replace"], "thermocline cache replace cache.toml --flash new.img --size 64GiB"),
     (&["cache", "forget"], "thermocline cache forget flash.img --backing disk.img"),
     (&["top"], "thermocline top --interval 5"),

@@ -1,5 +1,7 @@
 //! `thermocline cache`: a flash at rest, while no engine runs on it.
 
+mod volume;
+
 use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -20,7 +22,7 @@ use thermocline_nbd::uri::NbdUri;
 
 use crate::arguments::{CacheCommand, CacheOptions};
 use crate::backing::BackingLocation;
-use crate::commands::serve::config::{Config, IoEngine};
+use crate::commands::serve::config::{IoEngine, Volumes};
 use crate::commands::serve::control::{self, ReplaceOrder};
 use crate::commands::serve::devices::{AnyDriver, drive_files, drive_nbd};
 use crate::note::NotePlace;
@@ -34,9 +36,10 @@ const DRAIN_WORKERS_MAX: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 /// Runs the command.
 pub(crate) fn run(options: &CacheOptions) -> Result<String> {
     let state_dir = options.state_dir.as_deref();
+    let volume = options.volume.as_deref();
     match &options.command {
-        CacheCommand::Inspect { flash, json } => inspect(flash, *json),
-        CacheCommand::Check { flash, json } => check(flash, *json),
+        CacheCommand::Inspect { flash, json } => inspect((flash, volume), *json),
+        CacheCommand::Check { flash, json } => check((flash, volume), *json),
         CacheCommand::Drain { flash, backing, note, without_note, despite_changes, keep_clean } => {
             let note = place_of_note(backing, note.as_deref(), Some(flash), state_dir)?;
             let options = DrainOptions {
@@ -44,7 +47,16 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
                 despite_changes: *despite_changes,
                 keep_clean: *keep_clean,
             };
-            drain(flash, backing, &note, options)
+            drain((flash, volume), backing, &note, options)
+        }
+        CacheCommand::RemoveVolume { flash, backing, note, yes } => {
+            let write_back = backing.as_ref().map(|backing| {
+                move || {
+                    let note = place_of_note(backing, note.as_deref(), None, state_dir)?;
+                    drain((flash, volume), backing, &note, DrainOptions::default())
+                }
+            });
+            volume::remove(flash, volume, write_back, *yes)
         }
         CacheCommand::Replace { config, flash, size, force_init, yes } => {
             let order = ReplaceOrder {
@@ -53,13 +65,15 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
                 forces_init: *force_init,
                 forgets_lost: *yes,
             };
-            control::send(&Config::read(config)?, &order)
+            ensure!(volume.is_none(), control::NO_REPLACEMENT);
+            control::send(&Volumes::read(config)?.only(control::NO_REPLACEMENT)?, &order)
         }
         CacheCommand::Forget { flash, backing, note, yes } => {
             let flash = flash.as_deref();
             let note = backing
                 .as_ref()
                 .map(|place| place_of_note(place, note.as_deref(), flash, state_dir));
+            let flash = flash.map(|flash| (flash, volume));
             forget(flash, backing.as_ref().zip(note.transpose()?.as_ref()), *yes)
         }
     }
@@ -80,8 +94,11 @@ struct Inspected {
     lifetime_written_bytes: u64,
 }
 
-fn inspect(path: &Path, as_json: bool) -> Result<String> {
-    let (_, flash) = open(path)?;
+/// The path of a flash, and the name of a volume if one was given.
+type Place<'a> = (&'a Path, Option<&'a str>);
+
+fn inspect(place: Place<'_>, as_json: bool) -> Result<String> {
+    let (_, flash) = open(place)?;
     let contents = flash.contents();
     let superblock = contents.superblock;
     let shards = flash.flashes().len();
@@ -127,8 +144,8 @@ struct Checked {
     lost_pages: Vec<u64>,
 }
 
-fn check(path: &Path, as_json: bool) -> Result<String> {
-    let (mut file, flash) = open(path)?;
+fn check(place: Place<'_>, as_json: bool) -> Result<String> {
+    let (mut file, flash) = open(place)?;
     let found = flash.check(&mut file);
     let found = Checked {
         intact_pages: found.intact_pages,
@@ -153,18 +170,19 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
             && found.lost_pages.is_empty()
             && found.damaged_metadata_blocks == 0,
         "{text}`{}` is damaged",
-        path.display()
+        place.0.display()
     );
     Ok(text)
 }
 
 fn drain(
-    path: &Path,
+    at: Place<'_>,
     backing: &BackingLocation,
     place: &NotePlace,
     options: DrainOptions,
 ) -> Result<String> {
-    let (file, flash) = open(path)?;
+    let (file, flash) = open(at)?;
+    let (path, _) = at;
     let page_bytes = flash.superblock().layout.page_bytes;
     let disk = Disk::open(backing).with_context(|| format!("`{backing}`"))?;
     let mut draining = Draining { path, backing, place, page_bytes, file, flash, disk };
@@ -309,14 +327,15 @@ impl Draining<'_> {
 
 /// `backing` is a backing store with the place of its note.
 fn forget(
-    flash: Option<&Path>,
+    flash: Option<Place<'_>>,
     backing: Option<(&BackingLocation, &NotePlace)>,
     is_sure: bool,
 ) -> Result<String> {
     let note = backing.map(|(_, note)| note.load()).transpose()?.flatten();
     let mut said = String::new();
-    if let Some(path) = flash {
-        let (mut file, mut flash) = open(path)?;
+    if let Some(at) = flash {
+        let (mut file, mut flash) = open(at)?;
+        let (path, _) = at;
         if let Some((_, place)) = backing {
             check_note(place.path(), note, &flash)?;
         }
@@ -449,9 +468,11 @@ fn lock(path: &Path) -> io::Result<DeviceFile> {
     })
 }
 
-fn open(path: &Path) -> Result<(DeviceFile, FlashSet)> {
+/// Opens and locks a flash, and reads it or a volume of it.
+fn open((path, volume): Place<'_>) -> Result<(DeviceFile, FlashSet)> {
     let context = || in_flash(path);
-    let mut file = lock(path).with_context(context)?;
+    let file = lock(path).with_context(context)?;
+    let mut file = volume::part(file, volume).with_context(context)?;
     let flash = FlashSet::read(&mut file).with_context(context)?;
     Ok((file, flash))
 }

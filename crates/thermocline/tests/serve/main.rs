@@ -34,6 +34,7 @@ mod start;
 mod top;
 mod upgrade;
 mod virtual_machines;
+mod volumes;
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
 //! The newest snapshot over HTTP: `/` for people, `/metrics` for Prometheus, `/status` and `/shadows` as
-//! JSON.
+//! JSON. With `[[volume]]`, `?volume=NAME` says of which.
 //!
 //! Connections are bounded in number, in time and in the bytes of a request, so that clients that never
 //! finish their requests neither use up the descriptors nor keep others from the metrics.
@@ -16,7 +16,8 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use thermocline_engine::Uuid;
 
 use super::advice;
-use super::exposition::Format;
+use super::config::Volumes;
+use super::exposition::{Common, Format};
 use super::history::History;
 use super::http::{Connection, Request, empty, not_allowed, response};
 use super::metrics;
@@ -29,6 +30,7 @@ const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// The format for everybody else.
 const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const HTML_TYPE: &str = "text/html; charset=utf-8";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 const JSON_TYPE: &str = "application/json";
 
 /// Open connections; the oldest is closed for another.
@@ -47,10 +49,60 @@ struct Posted {
     history: Arc<History>,
 }
 
+/// The boards of all volumes.
+#[derive(Clone, Debug)]
+pub(crate) struct Boards {
+    each: Vec<(String, Board)>,
+    are_named: bool,
+}
+
+impl Boards {
+    /// Empty boards for the volumes of a configuration.
+    pub(crate) fn new(configs: &Volumes) -> Self {
+        let each = configs.names().map(|name| (name.to_owned(), Board::default())).collect();
+        Self { each, are_named: configs.are_named() }
+    }
+
+    /// The board of each volume, in the order of the configuration.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Board> {
+        self.each.iter().map(|(_, board)| board)
+    }
+
+    /// The names of the volumes, if they are named.
+    fn names(&self) -> Vec<&str> {
+        self.each.iter().filter(|_| self.are_named).map(|(name, _)| &**name).collect()
+    }
+
+    /// The board that a query asks for, if it asks for one by name; else the only one.
+    fn of(&self, query: &str) -> Result<&Board, Refusal> {
+        let refusal = |status, text| Err(Refusal(status, text));
+        let wanted = query.split('&').find_map(|pair| pair.strip_prefix("volume="));
+        let known = self.names().join(", ");
+        match (wanted, &*self.each) {
+            (None, [(_, board)]) => Ok(board),
+            (None, _) => refusal(
+                StatusCode::BAD_REQUEST,
+                format!("several volumes are served: add ?volume=NAME; the volumes are: {known}\n"),
+            ),
+            (Some(_), _) if !self.are_named => refusal(
+                StatusCode::NOT_FOUND,
+                "one backing store without a name is served: ask without a volume\n".to_owned(),
+            ),
+            (Some(wanted), each) => match each.iter().find(|(name, _)| name == wanted) {
+                Some((_, board)) => Ok(board),
+                None => refusal(
+                    StatusCode::NOT_FOUND,
+                    format!("there is no such volume; the volumes are: {known}\n"),
+                ),
+            },
+        }
+    }
+}
+
 /// What answers are made of.
 #[derive(Clone, Debug)]
 struct Source {
-    board: Board,
+    boards: Boards,
     process: Arc<Process>,
 }
 
@@ -85,11 +137,11 @@ pub(crate) fn bind(listen: SocketAddr) -> Result<TcpListener> {
 ///
 /// # Errors
 /// If there can be no thread.
-pub(crate) fn start(listener: TcpListener, board: Board, process: Process) -> Result<SocketAddr> {
+pub(crate) fn start(listener: TcpListener, boards: Boards, process: Process) -> Result<SocketAddr> {
     let address = listener.local_addr().context("`metrics.listen`")?;
     thread::Builder::new()
         .name("metrics".into())
-        .spawn(move || accept(&listener, &Source { board, process: Arc::new(process) }))
+        .spawn(move || accept(&listener, &Source { boards, process: Arc::new(process) }))
         .context("cannot start the metrics' thread")?;
     Ok(address)
 }
@@ -166,16 +218,30 @@ fn answer(request: &Request, source: &Source) -> Response<String> {
     if request.method != Method::GET && request.method != Method::HEAD {
         return not_allowed("GET,HEAD");
     }
-    page(request, &source.board.read(), &source.process)
+    page(request, source)
+        .unwrap_or_else(|Refusal(status, reason)| response(status, TEXT_TYPE, reason))
 }
 
+/// A status other than success, and its reason.
+#[derive(Debug)]
+struct Refusal(StatusCode, String);
+
+/// An answer, or why there is none.
+type Answered = Result<Response<String>, Refusal>;
+
 /// The page for people. The browser runs its script and no other.
-fn people(_: &Request, posted: &Posted, process: &Process) -> Response<String> {
+fn people(request: &Request, source: &Source) -> Answered {
+    let boards = &source.boards;
+    // Whoever names no volume sees the first one, with links to the others.
+    let first = boards.each.first().map(|(_, board)| board);
+    let board = if request.query.contains("volume=") { None } else { first };
+    let posted = board.map_or_else(|| boards.of(&request.query), Ok)?.read();
     let nonce = Uuid::new_v4().simple().to_string();
     let html = page::render(&View {
         status: &posted.status,
         history: &posted.history,
-        process,
+        process: &source.process,
+        volumes: &boards.names(),
         date: &httpdate::fmt_http_date(SystemTime::now()),
         nonce: &nonce,
     });
@@ -184,39 +250,43 @@ fn people(_: &Request, posted: &Posted, process: &Process) -> Response<String> {
          img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
     let Ok(policy) = HeaderValue::try_from(policy) else {
-        return empty(StatusCode::INTERNAL_SERVER_ERROR);
+        return Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, String::new()));
     };
     let mut response = response(StatusCode::OK, HTML_TYPE, html);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    Ok(response)
 }
 
-fn prometheus(request: &Request, posted: &Posted, _: &Process) -> Response<String> {
+/// The figures of all volumes.
+fn prometheus(request: &Request, source: &Source) -> Answered {
     let wants = request.accept.as_deref().is_some_and(|accepted| accepted.contains(OPENMETRICS));
     let (format, media_type) = if wants {
         (Format::OpenMetrics, OPENMETRICS_TYPE)
     } else {
         (Format::Prometheus, PLAIN_TYPE)
     };
-    match metrics::render(Arc::clone(&posted.status), format) {
-        Ok(text) => response(StatusCode::OK, media_type, text),
-        Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
+    let statuses = source.boards.each().map(|board| board.read().status).collect();
+    let common = if source.boards.are_named { Common::Volume } else { Common::Nothing };
+    match metrics::render(statuses, common, format) {
+        Ok(text) => Ok(response(StatusCode::OK, media_type, text)),
+        Err(_) => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, String::new())),
     }
 }
 
-fn status(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
-    json(&*posted.status)
+fn status(request: &Request, source: &Source) -> Answered {
+    Ok(json(&*source.boards.of(&request.query)?.read().status))
 }
 
 /// What other policies would do, which of them best, what that advises, and how the policy has chosen if
 /// it chooses by itself.
-fn shadows(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
+fn shadows(request: &Request, source: &Source) -> Answered {
+    let posted = source.boards.of(&request.query)?.read();
     let status = &*posted.status;
     let best = status.best_shadow().map(|shadow| shadow.name.clone());
     let advice = advice::advice(&posted.history, status);
-    json(&serde_json::json!({
+    Ok(json(&serde_json::json!({
         "policy": status.policy,
         "sample": status.shadow_sample,
         "best_by_io_time": best,
@@ -225,7 +295,7 @@ fn shadows(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
         "advice": advice.sentences,
         "adopt": advice.adopt.map(|shadow| &shadow.name),
         "shadows": status.shadows,
-    }))
+    })))
 }
 
 fn json(value: &impl serde::Serialize) -> Response<String> {
@@ -241,9 +311,42 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
 
+    /// Boards of volumes with these names; an empty name is that of a server without volumes.
+    fn boards(names: &[&str]) -> Boards {
+        let each = names.iter().map(|name| {
+            let board = Board::default();
+            board.post(Status { export: (*name).to_owned(), ..Status::default() });
+            ((*name).to_owned(), board)
+        });
+        Boards { each: each.collect(), are_named: names != [""] }
+    }
+
+    #[test]
+    fn a_query_says_of_which_volume() {
+        let found = |boards: &Boards, query: &str| match boards.of(query) {
+            Ok(board) => Ok(board.read().status.export.clone()),
+            Err(Refusal(status, _)) => Err(status.as_u16()),
+        };
+        let (two, one, alone) = (boards(&["db", "web"]), boards(&["db"]), boards(&[""]));
+        for (boards, query, wanted) in [
+            (&two, "volume=web", Ok("web")),
+            (&two, "a=b&volume=db", Ok("db")),
+            (&two, "", Err(400)),
+            (&two, "volume=we", Err(404)),
+            (&one, "", Ok("db")),
+            (&one, "volume=web", Err(404)),
+            (&alone, "", Ok("")),
+            (&alone, "volume=", Err(404)),
+        ] {
+            assert_eq!(found(boards, query), wanted.map(str::to_owned), "{query}");
+        }
+        let Refusal(_, reason) = two.of("volume=x").unwrap_err();
+        assert!(reason.contains("db, web"), "{reason}");
+    }
+
     fn serve() -> SocketAddr {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        start(listener, Board::default(), Process::default()).unwrap()
+        start(listener, boards(&[""]), Process::default()).unwrap()
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use thermocline_nbd::server::Handle;
 use tracing::{debug, warn};
 
-use super::config::Config;
+use super::config::{Config, Volumes};
 use super::http::{Connection, Request, empty, not_allowed, response};
 use super::new_flash::{NewFlash, new_flash};
 
@@ -23,6 +23,10 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 /// How long to wait when the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why the flash of volumes stays.
+pub(crate) const NO_REPLACEMENT: &str = "the flash of several volumes cannot be replaced while the server runs: stop it, write the pages of \
+     each volume back with `thermocline cache drain`, and start it with the new flash";
 
 /// What is to be replaced by what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,7 +86,9 @@ pub(super) struct Control {
 }
 
 struct Shared {
+    /// That of the only export, or what volumes share and the rest of the first one.
     config: Config,
+    has_volumes: bool,
     /// The flash in use: the configuration may name another one already.
     flash: Option<PathBuf>,
     backing_bytes: u64,
@@ -93,9 +99,16 @@ struct Shared {
 
 impl Control {
     /// Nothing is ordered yet.
-    pub(super) fn new(config: Config, backing_bytes: u64) -> Self {
-        let flash = config.flash.as_ref().map(|flash| flash.path.clone());
-        let shared = Shared { config, flash, backing_bytes, ordered: None, is_replacing: false };
+    pub(super) fn new(configs: &Volumes, backing_bytes: u64) -> Self {
+        let config = configs.shared().clone();
+        let shared = Shared {
+            flash: config.flash.as_ref().map(|flash| flash.path.clone()),
+            config,
+            has_volumes: configs.are_named(),
+            backing_bytes,
+            ordered: None,
+            is_replacing: false,
+        };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
@@ -222,6 +235,7 @@ impl Control {
     fn prepare(&self, order: &ReplaceOrder) -> Result<mpsc::Receiver<Result<String>>> {
         let (config, in_use, backing_bytes) = {
             let mut shared = self.lock();
+            ensure!(!shared.has_volumes, NO_REPLACEMENT);
             let shards = shared.config.shards;
             ensure!(
                 shards.get() == 1,

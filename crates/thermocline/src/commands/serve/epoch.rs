@@ -5,7 +5,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use thermocline_engine::driver::files::DeviceFile;
-use thermocline_engine::{Flash, FlashSet, Shard, SideFile};
+use thermocline_engine::driver::joint::JointFile;
+use thermocline_engine::{Flash, FlashSet, Shard, SideFile, Storage};
 use thermocline_nbd::server::Handle;
 use tracing::info;
 
@@ -38,11 +39,20 @@ impl FirstNote {
     }
 }
 
+/// A flash, or the region of a volume.
+#[derive(Debug)]
+pub(crate) enum FlashFile {
+    /// Nobody else writes to the flash until the epoch has begun.
+    Alone(DeviceFile),
+    /// Other volumes write to the flash.
+    Joint(JointFile),
+}
+
 /// A flash whose epoch has still to begin.
 #[derive(Debug)]
 pub(crate) struct FoundFlash {
     pub(crate) flash: FlashSet,
-    pub(crate) file: DeviceFile,
+    pub(crate) file: FlashFile,
     pub(crate) note: Arc<Note>,
     /// The key of the configuration and the path, for errors.
     pub(crate) place: String,
@@ -52,7 +62,11 @@ impl FoundFlash {
     /// Takes the steps [`BeginEpoch`](thermocline_engine::Step::BeginEpoch) and
     /// [`WriteNote`](thermocline_engine::Step::WriteNote).
     fn begin(mut self) -> Result<FlashSet> {
-        self.flash.take_over(&mut self.file).context(self.place)?;
+        let file: &mut dyn Storage = match &mut self.file {
+            FlashFile::Alone(file) => file,
+            FlashFile::Joint(file) => file,
+        };
+        self.flash.take_over(file).context(self.place)?;
         self.note.begin()?;
         Ok(self.flash)
     }

@@ -1,11 +1,13 @@
 //! Families of metrics as text, in either of the two formats that Prometheus reads.
 
+use std::sync::Arc;
+
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use thermocline_engine::figures::{About, Kind, Value};
 
-use super::status::Latency;
+use super::status::{Latency, Status};
 
 /// What all metrics' names begin with.
 pub(super) const PREFIX: &str = "thermocline_";
@@ -21,11 +23,23 @@ pub(crate) enum Format {
 
 pub(super) type Encoding = Result<(), std::fmt::Error>;
 
-/// Writes families in one format.
+/// The labels that all samples have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Common {
+    /// None: one backing store is served.
+    Nothing,
+    /// The volume that a sample is about.
+    Volume,
+}
+
+/// Writes families in one format, each with the samples of all volumes.
 #[derive(Debug)]
-pub(super) struct Exposition<'a> {
-    pub(super) encoder: DescriptorEncoder<'a>,
+pub(super) struct Exposition<'e, 'a> {
+    pub(super) encoder: DescriptorEncoder<'e>,
     pub(super) format: Format,
+    pub(super) common: Common,
+    /// One per volume.
+    pub(super) statuses: &'a [Arc<Status>],
 }
 
 /// A family whose samples are being written.
@@ -35,14 +49,16 @@ pub(super) struct Family<'a> {
     kind: Kind,
     label_names: &'static [&'static str],
     format: Format,
+    /// The volume that the next samples are about, if they say so.
+    volume: Option<&'a str>,
 }
 
-impl Exposition<'_> {
-    /// Writes a family; `samples` writes what is in it.
+impl Exposition<'_, '_> {
+    /// Writes a family; `samples` writes what a volume has in it.
     pub(super) fn family(
         &mut self,
         about: &About,
-        samples: impl FnOnce(&mut Family<'_>) -> Encoding,
+        samples: impl Fn(&mut Family<'_>, &Status) -> Encoding,
     ) -> Encoding {
         let (name, unit, kind) = match self.format {
             Format::OpenMetrics => {
@@ -59,24 +75,33 @@ impl Exposition<'_> {
             }
         };
         let metric = self.encoder.encode_descriptor(&name, about.help, unit.as_ref(), kind)?;
-        samples(&mut Family {
+        let mut family = Family {
             metric,
             kind: about.kind,
             label_names: about.labels,
             format: self.format,
-        })
+            volume: None,
+        };
+        for status in self.statuses {
+            family.volume = (self.common == Common::Volume).then_some(&status.export);
+            samples(&mut family, status)?;
+        }
+        Ok(())
     }
 
-    /// Writes a family of one sample without labels, if there is one.
-    pub(super) fn single(&mut self, about: &About, value: Value) -> Encoding {
-        if value == Value::Absent {
+    /// Writes a family of one sample per volume without labels of its own, if a volume has one.
+    pub(super) fn single(&mut self, about: &About, value: impl Fn(&Status) -> Value) -> Encoding {
+        if self.statuses.iter().all(|status| value(status) == Value::Absent) {
             return Ok(());
         }
-        self.family(about, |family| family.sample([], value))
+        self.family(about, |family, status| match value(status) {
+            Value::Absent => Ok(()),
+            value @ (Value::Count(_) | Value::Real(_)) => family.sample([], value),
+        })
     }
 }
 
-impl Family<'_> {
+impl<'a> Family<'a> {
     /// Writes the sample with these values of the family's labels.
     pub(super) fn sample<const N: usize>(&mut self, labels: [&str; N], value: Value) -> Encoding {
         let (kind, format) = (self.kind, self.format);
@@ -112,13 +137,20 @@ impl Family<'_> {
     /// Writes an info, which is all in the values of its labels.
     pub(super) fn info<const N: usize>(&mut self, labels: [&str; N]) -> Encoding {
         match self.format {
-            Format::OpenMetrics => self.metric.encode_info(&self.named(labels)),
+            Format::OpenMetrics => {
+                let named = self.named(labels);
+                self.metric.encode_info(&named)
+            }
             Format::Prometheus => self.labelled(labels, |metric| metric.encode_gauge(&1_u32)),
         }
     }
 
-    fn named<'l, const N: usize>(&self, values: [&'l str; N]) -> Vec<(&'static str, &'l str)> {
-        self.label_names.iter().copied().zip(values).collect()
+    fn named<'l, const N: usize>(&self, values: [&'l str; N]) -> Vec<(&'static str, &'l str)>
+    where
+        'a: 'l,
+    {
+        let volume = self.volume.map(|volume| ("volume", volume));
+        volume.into_iter().chain(self.label_names.iter().copied().zip(values)).collect()
     }
 
     fn labelled<const N: usize>(
@@ -127,10 +159,11 @@ impl Family<'_> {
         write: impl FnOnce(&mut MetricEncoder<'_>) -> Encoding,
     ) -> Encoding {
         debug_assert_eq!(self.label_names.len(), N, "a value for each label");
-        if N == 0 {
+        let named = self.named(values);
+        if named.is_empty() {
             return write(&mut self.metric);
         }
-        write(&mut self.metric.encode_family(&self.named(values))?)
+        write(&mut self.metric.encode_family(&named)?)
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Request {
     pub(super) method: Method,
     /// The path, without a query.
     pub(super) path: String,
+    /// The part of the address behind the question mark.
+    pub(super) query: String,
     /// The media types that the client takes.
     pub(super) accept: Option<String>,
     pub(super) body: Vec<u8>,
@@ -233,9 +235,11 @@ fn parse(input: &[u8]) -> Result<Option<(Request, usize)>, StatusCode> {
     }
     let accepted = values(header::ACCEPT).collect::<Result<Vec<_>, _>>()?;
     let bad = |_| StatusCode::BAD_REQUEST;
+    let uri = head.path.unwrap_or_default().parse::<Uri>().map_err(bad)?;
     let request = Request {
         method: head.method.unwrap_or_default().parse().map_err(|_| StatusCode::BAD_REQUEST)?,
-        path: head.path.unwrap_or_default().parse::<Uri>().map_err(bad)?.path().to_owned(),
+        path: uri.path().to_owned(),
+        query: uri.query().unwrap_or_default().to_owned(),
         accept: (!accepted.is_empty()).then(|| accepted.join(",")),
         body: body.to_owned(),
         is_last,

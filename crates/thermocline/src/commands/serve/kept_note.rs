@@ -1,6 +1,7 @@
 //! The note of the backing store while a server runs: it says which flash may have newer bytes.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Result;
 use thermocline_engine::driver::files::DeviceFile;
@@ -42,6 +43,8 @@ pub(crate) struct Note {
     /// Per shard: held as long as the note should say something that it does not, or the shard uses a flash
     /// that failed another one.
     holds: Vec<WriteHold>,
+    /// `true` once the flash failed a shard of this volume or of another one.
+    has_failed: Arc<AtomicBool>,
     /// Wakes the shards, once they are served.
     server: OnceLock<Handle>,
     /// One thread at a time writes the note.
@@ -97,12 +100,14 @@ impl Note {
         flash: &DeviceFile,
         backing: BackingAtEnd,
         shards: &[Shard],
+        has_failed: Arc<AtomicBool>,
     ) -> Result<Self> {
         Ok(Self {
             place: place.clone(),
             backing,
             backing_bytes: shards[0].options().size_bytes(),
             holds: shards.iter().map(Shard::write_hold).collect(),
+            has_failed,
             server: OnceLock::new(),
             known: Mutex::new(Known::new(running, flash.try_clone()?, shards.len())),
         })
@@ -117,10 +122,10 @@ impl Note {
         self.holds.iter().for_each(WriteHold::release);
     }
 
-    /// Return `true` if the flash failed one of the shards: all give it up, because the note speaks for
-    /// all.
+    /// Return `true` if the flash failed a shard of any volume: all give it up. The shards of one volume
+    /// have one note, which speaks for all; other volumes would write to a device that fails.
     pub(super) fn has_failed(&self) -> bool {
-        self.holds.len() > 1 && matches!(self.lock().flash, KnownFlash::Failed)
+        self.has_failed.load(Ordering::Acquire)
     }
 
     /// Says, before the first write, that the flash may have newer bytes than the backing store, or that
@@ -196,6 +201,7 @@ impl Note {
         }
         self.holds.iter().for_each(WriteHold::hold);
         known.flash = KnownFlash::Failed;
+        self.has_failed.store(true, Ordering::Release);
         known.has_given_up[shard] = true;
         known.is_stored = false;
         if let Some(server) = self.server.get() {
@@ -259,6 +265,7 @@ impl Note {
         let running = SideFile::running(cache, epoch);
         self.place.store(running)?;
         *known = Known { has_begun: true, ..Known::new(running, flash, self.holds.len()) };
+        self.has_failed.store(false, Ordering::Release);
         self.release_all();
         Ok(())
     }

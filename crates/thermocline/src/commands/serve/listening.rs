@@ -13,67 +13,44 @@ use thermocline_vhost::VhostUser;
 use tracing::{info, warn};
 
 use super::Service;
-use super::config::Config;
+use super::config::{Config, Volumes};
 use super::devices::AnyDriver;
 use super::virtual_machines::Doors;
 use crate::bytes::Bytes;
 
 /// Ways in beside the clients' sockets.
+#[derive(Default)]
 pub(super) struct Ways {
     /// Where virtual machines connect.
-    pub(super) machines: Option<VhostUser>,
-    /// A block device that has not begun.
-    pub(super) device: Option<Ublk>,
+    pub(super) machines: Vec<VhostUser>,
+    /// Block devices that have not begun.
+    pub(super) devices: Vec<Ublk>,
 }
 
 /// The servers of all shards, and what else leads to them.
 pub(super) type Listening = (Vec<Server<Service>>, Ways);
 
-/// Opens all places to listen at. There is a server for each shard; the first one accepts the clients of all,
-/// and their limits are shared out. The place where virtual machines connect is open as long as what is
-/// returned for it.
-pub(super) fn listen(config: &Config, services: Vec<Sharded<AnyDriver>>) -> Result<Listening> {
+/// Opens all places to listen at. There is a server for each shard, with that shard of each volume; the
+/// first one accepts the clients of all, and their limits are shared out. The place where virtual machines
+/// connect is open as long as what is returned for it.
+pub(super) fn listen(
+    configs: &Volumes,
+    services: Vec<Vec<Sharded<AnyDriver>>>,
+) -> Result<Listening> {
+    let config = configs.shared();
     let nbd = &config.nbd;
-    let defaults = Settings::default();
-    let bytes = |size: Option<Bytes>, default: usize| {
-        size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
-    };
-    let shards = services.len();
-    let clients_max = nbd.clients.unwrap_or(defaults.clients_max);
-    let settings = Settings {
-        clients_max: clients_max.div_ceil(shards),
-        client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
-        bytes_max: bytes(nbd.in_flight, defaults.bytes_max).div_ceil(shards),
-        spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
-        send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
-        idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),
-        allow_remote: nbd.remote,
-        tls: certificates(config)?.map(|tls| (tls, TlsMode::Required)),
-        ..defaults
-    };
-    let description = format!("cached by {}", config.policy.name);
-    let infos: Vec<_> =
-        services.iter().map(|service| service.info(&nbd.export, &description)).collect();
-    let info = infos.first().context("there is a shard at least")?;
-    let mut ways = Ways { machines: None, device: None };
-    let mut doors: Doors = (0..shards).map(|_| vec![]).collect();
-    let mut add = |more: Doors| doors.iter_mut().zip(more).for_each(|(of, more)| of.extend(more));
-    if let Some(section) = &config.vhost_user {
-        let (machines, more) = section.start(info, shards).context("[vhost_user]")?;
-        ways.machines = machines;
-        add(more);
+    let shards = usize::from(config.shards.get());
+    let clients_max = nbd.clients.unwrap_or(Settings::default().clients_max);
+    let settings = settings(config, clients_max, shards)?;
+    let mut ways = Ways::default();
+    let mut exports: Vec<Vec<Export<Service>>> = (0..shards).map(|_| vec![]).collect();
+    for (config, services) in configs.each().iter().zip(services) {
+        let added = export(config, services, &mut ways);
+        let added = configs.within(config, added)?;
+        exports.iter_mut().zip(added).for_each(|(exports, export)| exports.push(export));
     }
-    if let Some(section) = &config.ublk {
-        let place = config.backing.place();
-        let (device, more) = section.prepare(&place, info, shards).context("[ublk]")?;
-        ways.device = Some(device);
-        add(more);
-    }
-    let mut servers = vec![];
-    for ((service, info), doors) in services.into_iter().zip(infos).zip(doors) {
-        let service = Doored::new(service, info.size_bytes, doors);
-        servers.push(Server::new(settings.clone(), vec![Export { info, service }])?);
-    }
+    let servers = exports.into_iter().map(|exports| Server::new(settings.clone(), exports));
+    let mut servers = servers.collect::<Result<Vec<_>, _>>()?;
     let (server, others) = servers.split_first_mut().context("there is a shard at least")?;
     if !others.is_empty() {
         server.share_clients(others, clients_max);
@@ -96,6 +73,57 @@ pub(super) fn listen(config: &Config, services: Vec<Sharded<AnyDriver>>) -> Resu
         info!(place = name, port = address.map(|address| address.port()), "waiting for clients");
     }
     Ok((servers, ways))
+}
+
+/// Settings of each server: what is bounded for all clients is divided by the number of shards.
+fn settings(config: &Config, clients_max: usize, shards: usize) -> Result<Settings> {
+    let nbd = &config.nbd;
+    let defaults = Settings::default();
+    let bytes = |size: Option<Bytes>, default: usize| {
+        size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
+    };
+    Ok(Settings {
+        clients_max: clients_max.div_ceil(shards),
+        client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
+        bytes_max: bytes(nbd.in_flight, defaults.bytes_max).div_ceil(shards),
+        spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
+        send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
+        idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),
+        allow_remote: nbd.remote,
+        tls: certificates(config)?.map(|tls| (tls, TlsMode::Required)),
+        ..defaults
+    })
+}
+
+/// The export of a volume in each server, with its ways in beside the clients' sockets.
+fn export(
+    config: &Config,
+    services: Vec<Sharded<AnyDriver>>,
+    ways: &mut Ways,
+) -> Result<Vec<Export<Service>>> {
+    let shards = services.len();
+    let description = format!("cached by {}", config.policy.name);
+    let infos: Vec<_> =
+        services.iter().map(|service| service.info(&config.nbd.export, &description)).collect();
+    let info = infos.first().context("there is a shard at least")?;
+    let mut doors: Doors = (0..shards).map(|_| vec![]).collect();
+    let mut add = |more: Doors| doors.iter_mut().zip(more).for_each(|(of, more)| of.extend(more));
+    if let Some(section) = &config.vhost_user {
+        let (machines, more) = section.start(info, shards).context("[vhost_user]")?;
+        ways.machines.extend(machines);
+        add(more);
+    }
+    if let Some(section) = &config.ublk {
+        let place = config.backing.place();
+        let (device, more) = section.prepare(&place, info, shards).context("[ublk]")?;
+        ways.devices.push(device);
+        add(more);
+    }
+    let each = services.into_iter().zip(infos).zip(doors).map(|((service, info), doors)| Export {
+        service: Doored::new(service, info.size_bytes, doors),
+        info,
+    });
+    Ok(each.collect())
 }
 
 /// Reads the certificates, if there are any.

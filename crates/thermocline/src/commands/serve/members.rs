@@ -1,7 +1,7 @@
-//! The threads of an export's shards: what each does between the requests of its clients.
+//! The threads of a server: what each does between the requests of its clients.
 //!
-//! The first shard runs in the main thread, and does what there is to do once: it takes orders and
-//! configurations, and tells the others.
+//! Each thread has one shard of every volume. The first one is the main thread, and does what there is to do
+//! once: it takes orders and configurations, and tells the others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,10 +17,11 @@ use super::config::Config;
 use super::epoch::Begins;
 use super::instruments::Instruments;
 use super::kept_note::Note;
+use super::reloading::{reload, take_over};
 use super::replacing::Replacing;
 use super::status::Status;
 use super::watchdog::Watchdog;
-use super::{Service, Serving, reload, take_over};
+use super::{Service, Serving, Volume};
 
 impl Config {
     /// Refuses what several shards cannot serve.
@@ -45,58 +46,76 @@ impl Config {
     }
 }
 
-/// A shard with its clients.
-pub(super) struct Member<'a> {
-    pub(super) server: Server<Service>,
+/// The place of a volume in the thread of one of its shards.
+pub(super) struct Seat<'a> {
     pub(super) begins: Begins,
     pub(super) instruments: &'a Instruments,
-    cleaning: CleaningSection,
+    pub(super) cleaning: CleaningSection,
 }
 
-impl<'a> Member<'a> {
-    /// A shard that has not begun to serve.
-    pub(super) fn new(
-        server: Server<Service>,
-        begins: Begins,
-        instruments: &'a Instruments,
-        config: &Config,
-    ) -> Self {
-        Self { server, begins, instruments, cleaning: config.cleaning }
+impl<'a> Seat<'a> {
+    /// The seat of a shard that has not begun to serve.
+    pub(super) fn new(begins: Begins, instruments: &'a Instruments, config: &Config) -> Self {
+        Self { begins, instruments, cleaning: config.cleaning }
     }
 
-    /// Serves, as any shard but the first, until all are to stop.
+    /// Does the work of every shard between the requests of its clients.
+    fn look(&mut self, serving: &Serving<'_>, volume: usize, service: &mut Service) {
+        self.begins.look(service.inner_mut().engine_mut().shard_mut(), serving.all);
+        share_failure(serving.volumes[volume].note.as_deref(), service);
+    }
+
+    /// Cleans as it should now, and posts a snapshot.
+    fn post(&self, serving: &Serving<'_>, volume: usize, service: &mut Service, clients: usize) {
+        let engine = service.inner_mut().engine_mut();
+        self.cleaning.apply(engine.shard_mut());
+        let shard = engine.shard().options().share.index.into();
+        let status = self.instruments.status(engine, clients);
+        serving.volumes[volume].snapshots.post(shard, status);
+    }
+}
+
+/// A thread with its clients: it has one shard of each volume.
+pub(super) struct Member<'a> {
+    pub(super) number: usize,
+    pub(super) server: Server<Service>,
+    /// One per volume, in the order of the server's exports.
+    pub(super) seats: Vec<Seat<'a>>,
+}
+
+impl Member<'_> {
+    /// Serves, as any thread but the first, until all are to stop.
     ///
     /// # Errors
     /// As [`Server::run`].
     pub(super) fn run(&mut self, serving: &Serving<'_>) -> Result<(), ServerError> {
-        let Self { server, begins, instruments, cleaning } = self;
+        let Self { number, server, seats } = self;
         let own = server.handle();
         server.run(|services| {
-            let [service] = services else { return };
-            let shard = service.inner_mut().engine_mut().shard_mut();
-            let number = shard.options().share.index.into();
-            begins.look(shard, serving.all);
-            share_failure(serving.note, service);
-            if let Some(config) = serving.news.take(number) {
-                match take_over(&config, None, service, instruments) {
-                    Ok(()) => *cleaning = config.cleaning,
-                    Err(error) => {
-                        error!(
-                            error = format!("{error:#}"),
-                            shard = number,
-                            "the shard stays as it is"
-                        );
+            for (volume, (seat, service)) in seats.iter_mut().zip(services).enumerate() {
+                seat.look(serving, volume, service);
+                let Volume { name, news, .. } = &serving.volumes[volume];
+                if let Some(config) = news.take(*number) {
+                    match take_over(&config, None, service, seat.instruments) {
+                        Ok(()) => seat.cleaning = config.cleaning,
+                        Err(error) => {
+                            let error = format!("{error:#}");
+                            error!(
+                                error,
+                                export = name,
+                                shard = number,
+                                "the shard stays as it is"
+                            );
+                        }
                     }
                 }
+                seat.post(serving, volume, service, serving.clients(&own, volume));
             }
-            cleaning.apply(service.inner_mut().engine_mut().shard_mut());
-            let status = instruments.status(service.inner_mut().engine_mut(), own.clients());
-            serving.snapshots.post(number, status);
-            serving.news.beat(number);
+            serving.beats.beat(*number);
         })
     }
 
-    /// The same as the first shard.
+    /// The same as the first thread.
     ///
     /// # Errors
     /// As [`Server::run`].
@@ -104,37 +123,30 @@ impl<'a> Member<'a> {
         &mut self,
         serving: &Serving<'_>,
         wants_reload: &AtomicBool,
-        drains: &mut bool,
         watchdog: &mut Watchdog,
     ) -> Result<(), ServerError> {
-        let Self { server, begins, instruments, cleaning } = self;
+        let Self { server, seats, .. } = self;
         let mut replacing = Replacing::default();
         let own = server.handle();
         server.run(|services| {
-            if serving.news.all_beat() {
+            if serving.beats.all_beat() {
                 watchdog.beat();
             }
-            let [service] = services else { return };
-            begins.look(service.inner_mut().engine_mut().shard_mut(), serving.all);
-            share_failure(serving.note, service);
-            if wants_reload.swap(false, Ordering::AcqRel) {
-                match reload(serving, service, instruments) {
-                    Ok(config) => {
-                        *drains = config.cleaning.drain_at_exit;
-                        *cleaning = config.cleaning;
-                        serving.news.tell(&config);
-                        serving.all.wake();
-                        serving.control.set_config(config);
-                    }
-                    Err(error) => {
-                        error!(error = format!("{error:#}"), "the configuration stays as it is");
-                    }
-                }
+            for (volume, (seat, service)) in seats.iter_mut().zip(&mut *services).enumerate() {
+                seat.look(serving, volume, service);
             }
-            cleaning.apply(service.inner_mut().engine_mut().shard_mut());
-            replacing.advance(serving.control, service, serving.note);
-            let status = instruments.status(service.inner_mut().engine_mut(), own.clients());
-            serving.snapshots.post(0, status);
+            if wants_reload.swap(false, Ordering::AcqRel)
+                && let Err(error) = reload(serving, services, seats)
+            {
+                error!(error = format!("{error:#}"), "the configuration stays as it is");
+            }
+            for (volume, (seat, service)) in seats.iter_mut().zip(services).enumerate() {
+                if volume == 0 {
+                    let note = serving.volumes[volume].note.as_deref();
+                    replacing.advance(serving.control, service, note);
+                }
+                seat.post(serving, volume, service, serving.clients(&own, volume));
+            }
         })
     }
 }
@@ -179,23 +191,18 @@ impl Snapshots {
     }
 }
 
-/// What the first shard and the others tell each other.
+/// Configurations of a volume that the first shard took over, for the others.
 pub(super) struct News {
     /// Per shard: a configuration that it has not taken over.
     configs: Vec<Mutex<Option<Arc<Config>>>>,
-    /// Per shard: whether its loop has gone round since the first one looked.
-    beats: Vec<AtomicBool>,
 }
 
 impl News {
     pub(super) fn new(shards: usize) -> Self {
-        Self {
-            configs: (0..shards).map(|_| Mutex::default()).collect(),
-            beats: (0..shards).map(|_| AtomicBool::new(false)).collect(),
-        }
+        Self { configs: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
-    fn tell(&self, config: &Config) {
+    pub(super) fn tell(&self, config: &Config) {
         let config = Arc::new(config.clone());
         for place in self.configs.iter().skip(1) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&config));
@@ -205,9 +212,21 @@ impl News {
     fn take(&self, shard: usize) -> Option<Arc<Config>> {
         self.configs[shard].lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
 
-    fn beat(&self, shard: usize) {
-        self.beats[shard].store(true, Ordering::Relaxed);
+/// Signs of life of the threads.
+pub(super) struct Beats {
+    /// Per thread: whether its loop has gone round since the first one looked.
+    beats: Vec<AtomicBool>,
+}
+
+impl Beats {
+    pub(super) fn new(threads: usize) -> Self {
+        Self { beats: (0..threads).map(|_| AtomicBool::new(false)).collect() }
+    }
+
+    fn beat(&self, thread: usize) {
+        self.beats[thread].store(true, Ordering::Relaxed);
     }
 
     /// Return `true` if the loops of all others have gone round since this said so last.

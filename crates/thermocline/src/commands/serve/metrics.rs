@@ -6,18 +6,22 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 use thermocline_engine::counters::{COUNTER_FIGURES, TRANSFER_FIGURES};
-use thermocline_engine::figures::{About, Figure, Kind, SHARD_FIGURES};
+use thermocline_engine::figures::{About, Figure, Kind, SHARD_FIGURES, Value};
 
-use super::exposition::{Encoding, Exposition, Format};
+use super::exposition::{Common, Encoding, Exposition, Format};
 use super::status::{DeviceStatus, PerOp, RecordingStatus, ShadowStatus, Status};
 
-/// A snapshot as text.
+/// Snapshots of volumes as text.
 ///
 /// # Errors
 /// None that a snapshot can cause; the writer is memory.
-pub(crate) fn render(status: Arc<Status>, format: Format) -> Result<String, std::fmt::Error> {
+pub(crate) fn render(
+    statuses: Vec<Arc<Status>>,
+    common: Common,
+    format: Format,
+) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshot { status, format }));
+    registry.register_collector(Box::new(Snapshots { statuses, common, format }));
     let mut page = String::new();
     match format {
         Format::OpenMetrics => text::encode(&mut page, &registry)?,
@@ -190,44 +194,48 @@ const fn shadow(
     key: &'static str,
     metric: &'static str,
     help: &'static str,
-    value: fn(&ShadowStatus) -> thermocline_engine::figures::Value,
+    value: fn(&ShadowStatus) -> Value,
 ) -> Figure<ShadowStatus> {
     Figure::gauge(key, help, value).metric(metric).labels(&["shadow"])
 }
 
 #[derive(Debug)]
-struct Snapshot {
-    status: Arc<Status>,
+struct Snapshots {
+    statuses: Vec<Arc<Status>>,
+    common: Common,
     format: Format,
 }
 
-impl Collector for Snapshot {
+impl Collector for Snapshots {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Encoding {
-        let page = &mut Exposition { encoder, format: self.format };
-        let status = &*self.status;
-        accesses(page, status)?;
-        latencies(page, status)?;
+        let Self { statuses, common, format } = self;
+        let page = &mut Exposition { encoder, format: *format, common: *common, statuses };
+        accesses(page)?;
+        latencies(page)?;
         for figure in SERVER_FIGURES {
-            page.single(&figure.about, (figure.value)(status))?;
+            page.single(&figure.about, figure.value)?;
         }
         for about in engine_figures() {
-            page.single(about, status.figures.value(about.key))?;
+            page.single(about, |status| status.figures.value(about.key))?;
         }
-        devices(page, status)?;
-        page.family(&ENGINE, |family| {
+        devices(page)?;
+        page.family(&ENGINE, |family, status| {
             family.info([&status.version, &status.policy, &status.write_mode])
         })?;
-        page.family(&POLICY, |family| {
+        page.family(&POLICY, |family, status| {
             let mut gauges = status.gauges.iter();
             gauges.try_for_each(|one| family.sample([&one.name, &one.tier], one.value.into()))
         })?;
-        if let Some(recording) = &status.recording {
-            for figure in RECORDING_FIGURES {
-                page.single(&figure.about, (figure.value)(recording))?;
-            }
+        for figure in RECORDING_FIGURES {
+            page.single(&figure.about, |status| {
+                status
+                    .recording
+                    .as_ref()
+                    .map_or(Value::Absent, |recording| (figure.value)(recording))
+            })?;
         }
         SHADOW_FIGURES.iter().try_for_each(|figure| {
-            page.family(&figure.about, |family| {
+            page.family(&figure.about, |family, status| {
                 let mut shadows = status.shadows.iter();
                 shadows.try_for_each(|one| family.sample([&one.name], (figure.value)(one)))
             })
@@ -241,9 +249,9 @@ pub(crate) fn engine_figures() -> impl Iterator<Item = &'static About> {
     SHARD_FIGURES.iter().map(|figure| &figure.about).chain(counted)
 }
 
-fn accesses(page: &mut Exposition<'_>, status: &Status) -> Encoding {
-    let PerOp { read, write } = status.accesses;
-    page.family(&ACCESSES, |family| {
+fn accesses(page: &mut Exposition<'_, '_>) -> Encoding {
+    page.family(&ACCESSES, |family, status| {
+        let PerOp { read, write } = status.accesses;
         for (op, found) in [("read", read), ("write", write)] {
             for (place, count) in found.named() {
                 family.sample([op, place], count.into())?;
@@ -251,7 +259,7 @@ fn accesses(page: &mut Exposition<'_>, status: &Status) -> Encoding {
         }
         Ok(())
     })?;
-    page.family(&COPIES, |family| {
+    page.family(&COPIES, |family, status| {
         for (source, targets) in status.copies.named() {
             for (target, &count) in targets.named() {
                 family.sample([source, target], count.into())?;
@@ -261,8 +269,8 @@ fn accesses(page: &mut Exposition<'_>, status: &Status) -> Encoding {
     })
 }
 
-fn latencies(page: &mut Exposition<'_>, status: &Status) -> Encoding {
-    page.family(&REQUESTS, |family| {
+fn latencies(page: &mut Exposition<'_, '_>) -> Encoding {
+    page.family(&REQUESTS, |family, status| {
         for (op, tiers) in [("read", &status.latency.read), ("write", &status.latency.write)] {
             for (tier, latency) in tiers.named() {
                 family.distribution([op, tier], latency)?;
@@ -270,19 +278,21 @@ fn latencies(page: &mut Exposition<'_>, status: &Status) -> Encoding {
         }
         Ok(())
     })?;
-    page.family(&FLUSHES, |family| family.distribution([], &status.flush_latency))
+    page.family(&FLUSHES, |family, status| family.distribution([], &status.flush_latency))
 }
 
-fn devices(page: &mut Exposition<'_>, status: &Status) -> Encoding {
+fn devices(page: &mut Exposition<'_, '_>) -> Encoding {
     type Bytes = fn(&DeviceStatus) -> &Vec<(String, u64)>;
-    let devices = [("flash", &status.flash), ("backing", &status.backing)];
+    fn of(status: &Status) -> [(&'static str, &DeviceStatus); 2] {
+        [("flash", &status.flash), ("backing", &status.backing)]
+    }
     let by_purpose: [(&About, Bytes); 2] = [
         (&READ_BYTES, |device| &device.read_bytes),
         (&WRITTEN_BYTES, |device| &device.written_bytes),
     ];
     for (about, bytes) in by_purpose {
-        page.family(about, |family| {
-            for (label, device) in devices {
+        page.family(about, |family, status| {
+            for (label, device) in of(status) {
                 for (purpose, count) in bytes(device) {
                     family.sample([label, purpose], (*count).into())?;
                 }
@@ -291,14 +301,14 @@ fn devices(page: &mut Exposition<'_>, status: &Status) -> Encoding {
         })?;
     }
     for figure in DEVICE_FIGURES {
-        page.family(&figure.about, |family| {
-            let mut devices = devices.into_iter();
+        page.family(&figure.about, |family, status| {
+            let mut devices = of(status).into_iter();
             devices.try_for_each(|(label, device)| family.sample([label], (figure.value)(device)))
         })?;
     }
     for Figure { about, .. } in TRANSFER_FIGURES {
-        page.family(about, |family| {
-            let mut devices = devices.into_iter();
+        page.family(about, |family, status| {
+            let mut devices = of(status).into_iter();
             devices.try_for_each(|(label, device)| {
                 family.sample([label], device.figures.value(about.key))
             })

@@ -18,8 +18,11 @@ mod listening;
 mod members;
 pub(crate) mod metrics;
 mod new_flash;
+mod opening;
 mod page;
 mod record;
+mod regions;
+mod reloading;
 mod replacing;
 mod shadows;
 pub(crate) mod start;
@@ -28,6 +31,7 @@ mod virtual_machines;
 mod watchdog;
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -35,7 +39,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use sd_notify::NotifyState;
 use thermocline_core::Nanos;
-use thermocline_core::registry::Depth;
 use thermocline_engine::driver::Driver;
 use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
 use thermocline_nbd::doors::Doored;
@@ -45,16 +48,17 @@ use thermocline_ublk::UblkRun;
 use thermocline_vhost::VhostUser;
 use tracing::{error, info, warn};
 
-use self::board::Board;
-use self::config::{Config, LogFormat};
+use self::board::Boards;
+use self::config::{Config, LogFormat, VhostUserSection, Volumes};
 use self::control::Control;
 use self::devices::AnyDriver;
 use self::instruments::Instruments;
 use self::kept_note::{Left, Note};
 use self::listening::listen;
-use self::members::{Member, News, Snapshots, StopsAll};
+use self::members::{Beats, Member, News, Seat, Snapshots, StopsAll};
+use self::opening::Opened;
 use self::page::Process;
-use self::shadows::Watching;
+use self::shadows::Wanted;
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
@@ -82,120 +86,179 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         .config
         .as_ref()
         .context("name a configuration file; --example-config prints one")?;
-    let config = Config::read(path)?;
+    let configs = Volumes::read(path)?;
     let in_file = || format!("in `{}`", path.display());
-    let shadow_options = shadows::options(&config).with_context(in_file)?;
     // Before the devices are opened: a name that this system lacks changes nothing.
-    config.nbd.socket_access().with_context(in_file)?;
-    if let Some(section) = &config.vhost_user {
-        section.access().with_context(in_file)?;
-    }
+    configs.shared().nbd.socket_access().with_context(in_file)?;
+    let shadow_options = configs.each().iter().map(|config| {
+        let checked = || {
+            config.vhost_user.as_ref().map(VhostUserSection::access).transpose()?;
+            if options.check {
+                config.try_policy()?;
+            }
+            shadows::options(config)
+        };
+        configs.within(config, checked())
+    });
+    let shadow_options = shadow_options.collect::<Result<Vec<_>>>().with_context(in_file)?;
     if options.check {
-        config.try_policy().with_context(in_file)?;
         return Ok(format!("`{}` can be served\n", path.display()));
     }
-    start_log(&config);
-    let metrics = config.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
-    let mut opened = devices::open(&config, options.force_init)?;
-    let note = opened.note.clone();
-    let control = Control::new(config.clone(), opened.engines[0].shard().options().size_bytes());
-    let instruments = opened
-        .engines
-        .iter_mut()
-        .map(|engine| {
-            let shadows = shadow_options.clone();
-            Instruments::new(&config, shadows, note.clone(), engine.shard_mut())
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let services = Sharded::all(opened.engines, config.shard_map())
-        .context("the shards cannot be joined")?
-        .into_iter()
-        .zip(&instruments)
-        .map(|(service, instruments)| service.with_meter(instruments.meter()));
-    let (servers, ways) = listen(&config, services.collect())?;
+    start_log(configs.shared());
+    run_server(&configs, shadow_options, path, options)
+}
+
+/// Opens the devices, and serves until it is asked to end.
+fn run_server(
+    configs: &Volumes,
+    shadow_options: Vec<Vec<Wanted>>,
+    path: &Path,
+    options: &ServeOptions,
+) -> Result<String> {
+    let shared = configs.shared();
+    let metrics = shared.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
+    let opened = opening::open(configs, options.force_init)?;
+    let control = Control::new(configs, opened[0].engines[0].shard().options().size_bytes());
+    let boards = Boards::new(configs);
+    let threads = usize::from(shared.shards.get());
+    let (mut volumes, mut instruments, mut services, mut beginnings) =
+        (vec![], vec![], vec![], vec![]);
+    let each = configs.each().iter().zip(boards.each());
+    for (((config, board), mut opened), shadows) in each.zip(opened).zip(shadow_options) {
+        let watched = watch(config, &shadows, &mut opened);
+        let watched = configs.within(config, watched)?;
+        services.push(join(config, opened.engines, &watched)?);
+        instruments.push(watched);
+        beginnings.push(opened.beginning);
+        volumes.push(Volume {
+            name: config.nbd.export.clone(),
+            snapshots: Snapshots::new(board.clone(), threads),
+            news: News::new(threads),
+            note: opened.note,
+        });
+    }
+    let (servers, ways) = listen(configs, services)?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
-    if let Some(note) = &note {
+    for note in volumes.iter().filter_map(|volume| volume.note.as_ref()) {
         note.is_served_by(all.clone());
     }
     control.start(all.clone())?;
     // Clients may connect, and no write is served yet.
-    let begins = opened.beginning.start(all.clone(), servers.len())?;
-    let board = Board::default();
+    let begins = beginnings.into_iter().map(|beginning| beginning.start(all.clone(), threads));
+    let begins = begins.collect::<Result<Vec<_>>>()?;
     if let Some(listener) = metrics {
         let process = Process { configuration: std::path::absolute(path)?, id: std::process::id() };
-        let address = board::start(listener, board.clone(), process)?;
+        let address = board::start(listener, boards, process)?;
         info!(%address, "metrics are served");
     }
-    let snapshots = Snapshots::new(board, servers.len());
-    let news = News::new(servers.len());
+    let mut members: Vec<Member<'_>> = servers
+        .into_iter()
+        .enumerate()
+        .map(|(number, server)| Member { number, server, seats: vec![] })
+        .collect();
+    for ((config, begins), instruments) in configs.each().iter().zip(begins).zip(&instruments) {
+        for ((member, begins), instruments) in members.iter_mut().zip(begins).zip(instruments) {
+            member.seats.push(Seat::new(begins, instruments, config));
+        }
+    }
+    let beats = Beats::new(threads);
     let serving = Serving {
-        snapshots: &snapshots,
-        news: &news,
+        volumes: &volumes,
+        are_named: configs.are_named(),
+        beats: &beats,
         control: &control,
         options,
-        note: note.as_deref(),
         all: &all,
     };
-    let members = servers.into_iter().zip(begins).zip(&instruments);
-    let members = members
-        .map(|((server, begins), instruments)| Member::new(server, begins, instruments, &config))
-        .collect();
-    let device = ways.device.map(|device| block_device::begin(device, &all)).transpose()?;
-    let served = serve(members, &serving, &config, note.as_ref());
-    leave_ways(served, ways.machines, device)
+    let devices = ways.devices.into_iter().map(|device| block_device::begin(device, &all));
+    let devices = devices.collect::<Result<Vec<_>>>()?;
+    let served = serve(members, &serving);
+    leave_ways(served, ways.machines, devices)
+}
+
+/// Watches the shards of a volume.
+fn watch(config: &Config, shadows: &[Wanted], opened: &mut Opened) -> Result<Vec<Instruments>> {
+    let Opened { engines, note, .. } = opened;
+    let of = |engine: &mut Engine<AnyDriver>| {
+        Instruments::new(config, shadows.to_vec(), note.clone(), engine.shard_mut())
+    };
+    engines.iter_mut().map(of).collect()
+}
+
+/// Joins the shards of a volume to one service in each thread.
+fn join(
+    config: &Config,
+    engines: Vec<Engine<AnyDriver>>,
+    instruments: &[Instruments],
+) -> Result<Vec<Sharded<AnyDriver>>> {
+    let services =
+        Sharded::all(engines, config.shard_map()).context("the shards cannot be joined")?;
+    let services = services.into_iter().zip(instruments);
+    Ok(services.map(|(service, watched)| service.with_meter(watched.meter())).collect())
 }
 
 /// Ends what led to the shards beside the clients' sockets, once these have ended so.
 fn leave_ways(
     served: Result<()>,
-    machines: Option<VhostUser>,
-    device: Option<UblkRun>,
+    machines: Vec<VhostUser>,
+    devices: Vec<UblkRun>,
 ) -> Result<String> {
     if served.is_ok() {
-        device.iter().for_each(UblkRun::settle);
+        devices.iter().for_each(UblkRun::settle);
         machines.iter().for_each(VhostUser::settle);
     }
     // Their monitors keep trying until the next start, and keep their requests until then.
     drop(machines);
-    let ended = device.map_or(Ok(()), UblkRun::end);
+    let ended: Vec<_> = devices.into_iter().map(UblkRun::end).collect();
     served?;
-    ended.context("[ublk]")?;
+    ended.into_iter().collect::<Result<(), _>>().context("[ublk]")?;
     Ok(String::new())
 }
 
-/// What all shards have besides clients and devices.
+/// The state of a volume that the threads share.
+struct Volume {
+    /// The name of the export.
+    name: String,
+    snapshots: Snapshots,
+    news: News,
+    note: Option<Arc<Note>>,
+}
+
+/// What all threads have besides clients and devices.
 #[derive(Clone, Copy)]
 struct Serving<'a> {
-    snapshots: &'a Snapshots,
-    news: &'a News,
+    volumes: &'a [Volume],
+    /// `true` if the configuration has `[[volume]]`.
+    are_named: bool,
+    beats: &'a Beats,
     control: &'a Control,
     options: &'a ServeOptions,
-    note: Option<&'a Note>,
     /// The servers of all shards.
     all: &'a Handle,
 }
 
+impl Serving<'_> {
+    /// The clients of a thread that use a volume.
+    fn clients(&self, server: &Handle, volume: usize) -> usize {
+        if self.are_named { server.clients_of(volume) } else { server.clients() }
+    }
+}
+
 /// Serves until a signal ends it, and leaves the devices in order.
-fn serve(
-    members: Vec<Member<'_>>,
-    serving: &Serving<'_>,
-    config: &Config,
-    note: Option<&Arc<Note>>,
-) -> Result<()> {
+fn serve(members: Vec<Member<'_>>, serving: &Serving<'_>) -> Result<()> {
     let wants_reload = Arc::new(AtomicBool::new(false));
     watch_signals(serving.all, &wants_reload)?;
-    start_clocks(serving.all, note)?;
+    start_clocks(serving)?;
     let mut watchdog = Watchdog::from_environment();
     tell_service_manager(NotifyState::Ready);
-    info!(policy = config.policy.name, shards = members.len(), "serving");
-    let mut drains = config.cleaning.drain_at_exit;
+    info!(volumes = serving.volumes.len(), shards = members.len(), "serving");
     let mut ended = vec![];
     std::thread::scope(|scope| -> Result<()> {
         let mut members = members.into_iter();
         let mut first = members.next().context("there is a shard at least")?;
         let mut others = vec![];
         for mut member in members {
-            let name = format!("shard {}", others.len() + 1);
+            let name = format!("shard {}", member.number);
             let work = move || {
                 let _stops = StopsAll(serving.all);
                 member.run(serving).map(|()| member)
@@ -205,7 +268,7 @@ fn serve(
         }
         let served = {
             let _stops = StopsAll(serving.all);
-            first.run_first(serving, &wants_reload, &mut drains, &mut watchdog)
+            first.run_first(serving, &wants_reload, &mut watchdog)
         };
         tell_service_manager(NotifyState::Stopping);
         info!("leaving");
@@ -215,34 +278,76 @@ fn serve(
         }
         Ok(())
     })?;
-    let mut engines = vec![];
+    let mut left: Vec<Result<Vec<_>>> = serving.volumes.iter().map(|_| Ok(vec![])).collect();
+    let mut drains: Vec<bool> = vec![];
     for member in ended {
-        let Member { server, mut begins, instruments, .. } = member?;
-        instruments.end_recording();
-        for service in server.into_services() {
+        let Member { server, seats, .. } = member?;
+        // What the first thread took over last counts for all.
+        if drains.is_empty() {
+            drains = seats.iter().map(|seat| seat.cleaning.drain_at_exit).collect();
+        }
+        let services = server.into_services().into_iter();
+        for ((service, mut seat), left) in services.zip(seats).zip(&mut left) {
+            seat.instruments.end_recording();
             let mut engine = service.into_inner().into_engine();
-            begins.finish(engine.shard_mut())?;
-            engines.push(engine);
+            let has_begun = seat.begins.finish(engine.shard_mut());
+            // The others of a volume only say that the first one failed.
+            let engines = std::mem::replace(left, Ok(vec![]));
+            *left = engines.and_then(|mut engines| {
+                has_begun?;
+                engines.push(engine);
+                Ok(engines)
+            });
         }
     }
-    let left = engines.into_iter().map(|engine| leave(engine, drains, &mut watchdog));
-    let left = left.reduce(|(one, is_durable), (other, is_other_durable)| {
-        (one.and(other), is_durable && is_other_durable)
-    });
-    let (left, is_durable) = left.context("there is a shard at least")?;
-    if let Some(note) = note {
-        note.end(left)?;
+    leave_volumes(left, &drains, serving, &mut watchdog)
+}
+
+/// Leaves the devices of all volumes in order, and says so in their notes. One that could not begin its
+/// epoch was never written to, and does not keep others from that.
+fn leave_volumes(
+    engines: Vec<Result<Vec<Engine<AnyDriver>>>>,
+    drains: &[bool],
+    serving: &Serving<'_>,
+    watchdog: &mut Watchdog,
+) -> Result<()> {
+    let mut not_durable = vec![];
+    let (mut ends, mut failed) = (vec![], Ok(()));
+    for ((engines, drains), volume) in engines.into_iter().zip(drains).zip(serving.volumes) {
+        let engines = match engines {
+            Ok(engines) => engines,
+            Err(error) => {
+                failed = failed.and(Err(error));
+                continue;
+            }
+        };
+        let left = engines.into_iter().map(|engine| leave(engine, *drains, watchdog));
+        let left = left.reduce(|(one, is_durable), (other, is_other_durable)| {
+            (one.and(other), is_durable && is_other_durable)
+        });
+        let (left, is_durable) = left.context("there is a shard at least")?;
+        if !is_durable {
+            not_durable.push(&*volume.name);
+        }
+        ends.extend(volume.note.as_ref().map(|note| (note, left)));
     }
+    // A sync of the flash by the end of a note must not keep a failure from an engine.
+    for (note, left) in ends {
+        failed = failed.and(note.end(left));
+    }
+    failed?;
+    let names =
+        if serving.are_named { format!(" of {}", not_durable.join(", ")) } else { String::new() };
     ensure!(
-        is_durable,
-        "not everything could be made durable: writes that no client flushed may be lost"
+        not_durable.is_empty(),
+        "not everything{names} could be made durable: writes that no client flushed may be lost"
     );
     Ok(())
 }
 
-/// Starts the threads that wake the shards, and that try to write the note again.
-fn start_clocks(server: &Handle, note: Option<&Arc<Note>>) -> Result<()> {
-    let handle = server.clone();
+/// Starts the threads that wake the shards, and that try to write the notes again.
+fn start_clocks(serving: &Serving<'_>) -> Result<()> {
+    let handle = serving.all.clone();
     std::thread::Builder::new()
         .name("clock".into())
         .spawn(move || {
@@ -252,88 +357,20 @@ fn start_clocks(server: &Handle, note: Option<&Arc<Note>>) -> Result<()> {
             }
         })
         .context("cannot start the clock's thread")?;
-    if let Some(note) = note.cloned() {
+    let notes: Vec<_> = serving.volumes.iter().filter_map(|volume| volume.note.clone()).collect();
+    if !notes.is_empty() {
         std::thread::Builder::new()
             .name("note".into())
             .spawn(move || {
                 loop {
                     std::thread::sleep(NOTE_INTERVAL);
-                    note.retry();
+                    for note in &notes {
+                        note.retry();
+                    }
                 }
             })
             .context("cannot start the note's thread")?;
     }
-    Ok(())
-}
-
-/// Reads the configuration again, and has the first shard take it over: all of it, or nothing.
-fn reload(
-    serving: &Serving<'_>,
-    service: &mut Service,
-    instruments: &Instruments,
-) -> Result<Config> {
-    let path = serving.options.config.as_ref().context("there is no configuration")?;
-    let config = Config::read(path)?;
-    let shards = service.inner_mut().engine_mut().shard().options().share.map.number();
-    ensure!(
-        config.shards == shards,
-        "`shards`: {shards} serve until the flash is drained and the server is started again"
-    );
-    let tls = listening::certificates(&config)?;
-    take_over(&config, Some(shadows::options(&config)?), service, instruments)?;
-    if let Some(tls) = tls {
-        serving.all.set_tls(tls);
-    }
-    info!("the configuration was read again; sizes, devices and addresses change with a restart");
-    Ok(config)
-}
-
-/// Takes over what can change while clients are served; all of it, or nothing. What the first shard took
-/// over all can, because they are alike.
-fn take_over(
-    config: &Config,
-    shadow_options: Option<Vec<shadows::Wanted>>,
-    service: &mut Service,
-    instruments: &Instruments,
-) -> Result<()> {
-    let may_write = service.inner_mut().engine_mut().driver().may_write();
-    ensure!(
-        may_write || config.write_mode == config::Mode::ReadOnly,
-        "`write_mode`: the backing store takes no writes"
-    );
-    let shard = service.inner_mut().engine_mut().shard_mut();
-    let shards = u32::from(shard.options().share.map.number().get());
-    let policy = config.policy_options()?;
-    let rating = config.flash_rated_written_bytes()?;
-    let shadow_options = shadow_options.unwrap_or_default();
-    let shadows = Watching::new(shadow_options, config, shard.options())?;
-    let given: Vec<_> =
-        policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
-    let current = &shard.options().policy;
-    let now: Vec<_> =
-        current.values.iter().map(|(name, value)| (name, value.to_string())).collect();
-    let needs_flash = policy.entry.capabilities.depth != Depth::Ram;
-    let is_another = current.entry.name != policy.entry.name
-        || given != now
-        || current.write_miss != policy.write_miss;
-    let may_run = shard.has_flash() || !needs_flash;
-    if is_another && may_run {
-        shard.check_policy(&policy).context("`policy`")?;
-    }
-    // The last step that may fail.
-    instruments.set_recording(config.record.as_ref(), shard.options())?;
-    if !may_run {
-        warn!(policy = &*policy.entry.name, "there is no flash: the policy stays until a restart");
-    } else if is_another {
-        info!(policy = &*policy.entry.name, "another policy takes over");
-        shard.set_policy(policy).context("`policy`")?;
-    }
-    shard.set_write_mode(config.write_mode.into_engine());
-    config.cleaning.apply(shard);
-    let budget = config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day);
-    shard.set_flash_write_budget(budget.map(|gib| gib / f64::from(shards)));
-    instruments.set_flash_rating(rating);
-    instruments.set_shadows(shadows);
     Ok(())
 }
 

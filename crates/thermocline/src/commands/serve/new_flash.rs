@@ -49,7 +49,7 @@ pub(crate) fn new_flash(
     flash.size = order.size_bytes.map_or(flash.size, Bytes);
     let caching = if config.io.direct { Caching::Direct } else { Caching::Buffered };
     let options = options(&config, backing_bytes)?;
-    let mut file = lock_flash(&order.flash, caching, None, || Ok(())).with_context(in_flash)?;
+    let mut file = lock_flash(&order.flash, caching, [], || Ok(())).with_context(in_flash)?;
     let contents =
         if order.forces_init { Err(FlashError::Empty) } else { FlashSet::read(&mut file) };
     match contents {

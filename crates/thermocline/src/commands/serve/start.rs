@@ -29,18 +29,17 @@ pub(crate) struct Looked {
     pub(crate) flash: Option<FlashSet>,
 }
 
-/// Looks at a flash, and at what the note of the backing store says.
+/// Looks at what was read from the flash, if there is one, and at what the note of the backing store says.
 ///
 /// # Errors
 /// A flash that cannot be read, unless it is to be given up.
 pub(crate) fn look(
-    flash: Option<&mut DeviceFile>,
+    read: Result<Option<FlashSet>, FlashError>,
     note: Option<SideFile>,
     backing_bytes: u64,
     map: ShardMap,
     force_init: bool,
 ) -> Result<Looked> {
-    let read = flash.map(|file| FlashSet::read(file)).transpose();
     let (flash, found, regions) = match read {
         Ok(None) => (None, FoundFlash::None, vec![]),
         Ok(Some(flash)) => match flash.check_map(map) {
@@ -74,6 +73,7 @@ fn can_force(error: &FlashError) -> bool {
     matches!(
         error,
         FlashError::Foreign
+            | FlashError::HasVolumes
             | FlashError::Damaged
             | FlashError::Format { .. }
             | FlashError::Mixed { .. }
@@ -82,7 +82,7 @@ fn can_force(error: &FlashError) -> bool {
 }
 
 /// An error of a flash, and that force can help where it can.
-fn explained(error: FlashError) -> anyhow::Error {
+pub(super) fn explained(error: FlashError) -> anyhow::Error {
     let can_force = can_force(&error);
     let error = anyhow::Error::new(error);
     if can_force {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use ratatui::crossterm::event;
 
 use self::screen::{Next, Screen};
@@ -23,12 +23,13 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Runs the command until a key ends it; on anything but a terminal, or with `--once`, prints the
 /// figures of one interval.
 pub(crate) fn run(options: &TopOptions) -> Result<String> {
-    let before = fetch(&options.engine)?;
+    let url = url(options);
+    let before = fetch(&url)?;
     if options.once || !std::io::stdout().is_terminal() {
         thread::sleep(options.interval);
-        return Ok(view::text(&before, &fetch(&options.engine)?));
+        return Ok(view::text(&before, &fetch(&url)?));
     }
-    let news = follow(options.engine.clone(), options.interval)?;
+    let news = follow(url, options.interval)?;
     let mut screen = Screen::new(&options.engine, before);
     let mut terminal = ratatui::try_init().context("cannot take over the terminal")?;
     let result = watch(&mut terminal, &mut screen, &news);
@@ -37,12 +38,12 @@ pub(crate) fn run(options: &TopOptions) -> Result<String> {
 }
 
 /// Asks for figures again and again, in a thread of its own, so that keys do not wait for the server.
-fn follow(engine: String, interval: Duration) -> Result<Receiver<Result<Status>>> {
+fn follow(url: String, interval: Duration) -> Result<Receiver<Result<Status>>> {
     let (sender, news) = mpsc::channel();
     let work = move || {
         loop {
             thread::sleep(interval);
-            if sender.send(fetch(&engine)).is_err() {
+            if sender.send(fetch(&url)).is_err() {
                 return;
             }
         }
@@ -75,12 +76,23 @@ fn watch(
     }
 }
 
+/// Return the address of the figures of an engine, or of one of its volumes.
+fn url(options: &TopOptions) -> String {
+    let volume = options.volume.as_ref().map(|volume| format!("?volume={volume}"));
+    format!("http://{}/status{}", options.engine, volume.unwrap_or_default())
+}
+
 /// Return the snapshot of an engine whose metrics are served there.
-fn fetch(engine: &str) -> Result<Status> {
-    let url = format!("http://{engine}/status");
+fn fetch(url: &str) -> Result<Status> {
     let context =
         || format!("no engine answers at `{url}`; give its `metrics.listen` address with --engine");
-    let request = ureq::get(&url).config().timeout_global(Some(PATIENCE)).build();
+    let request = ureq::get(url).config().timeout_global(Some(PATIENCE));
+    let request = request.http_status_as_error(false).build();
     let mut response = request.call().with_context(context)?;
+    let status = response.status();
+    if !status.is_success() {
+        let reason = response.body_mut().read_to_string().with_context(context)?;
+        bail!("`{url}`: {status}: {}; --volume names a volume", reason.trim_end());
+    }
     response.body_mut().read_json().with_context(context)
 }

@@ -65,4 +65,30 @@ impl Flash {
             (None, None) => Ok(None),
         }
     }
+
+    /// The share of a volume: `size` of the bytes that all volumes have, and a budget of its own or its part
+    /// of the common one.
+    pub(super) fn share(&self, size: Bytes, all: Bytes, budget: Option<f64>) -> Result<Self> {
+        let common = self.write_budget_gib_per_day;
+        let common = common.map(|gib| gib * size.0 as f64 / all.0 as f64);
+        ensure!(
+            common.is_none() || budget.is_none(),
+            "`flash.write_budget_gib_per_day` is given for all volumes and for this one: keep one of them"
+        );
+        let rated = self.rated_written_bytes()?;
+        Ok(Self {
+            path: self.path.clone(),
+            size,
+            write_budget_gib_per_day: budget.or(common),
+            rated_writes: rated.map(|bytes| share(bytes, size, all)),
+            drive: None,
+            error_budget: self.error_budget,
+        })
+    }
+}
+
+/// The part of a number of bytes that belongs to a share.
+fn share(bytes: u64, size: Bytes, all: Bytes) -> Bytes {
+    let part = u128::from(bytes) * u128::from(size.0) / u128::from(all.0.max(1));
+    Bytes(u64::try_from(part).unwrap_or(u64::MAX).max(1))
 }

@@ -6,10 +6,11 @@ mod flash;
 mod io;
 mod machines;
 mod policy;
+mod volumes;
 mod watching;
 
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -23,6 +24,7 @@ pub(crate) use self::flash::{Flash, Ram};
 pub(crate) use self::io::{Io, IoEngine};
 pub(crate) use self::machines::{UblkSection, VhostUserSection};
 pub(crate) use self::policy::{Mode, Policy, check_depth};
+pub(crate) use self::volumes::Volumes;
 pub(crate) use self::watching::{ControlSection, Level, Log, LogFormat, Metrics, Record};
 use super::cleaning::CleaningSection;
 use crate::bytes::Bytes;
@@ -101,22 +103,10 @@ const fn default_shadow_sample() -> f64 {
 }
 
 impl Config {
-    /// Reads a configuration, and refuses what cannot work. Paths in it are relative to its file.
+    /// The configuration of one export from its text. Paths stay as they are.
     ///
     /// # Errors
     /// What is wrong, and where.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        let context = || format!("in `{}`", path.display());
-        let text = std::fs::read_to_string(path).with_context(context)?;
-        let mut config = Self::parse(&text).with_context(context)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        for path in config.paths() {
-            *path = folder.join(&*path);
-        }
-        Ok(config)
-    }
-
-    /// The same, from its text; paths stay as they are.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let config: Self = toml::from_str(text)?;
         config.check()?;

@@ -131,7 +131,7 @@ fn paths_are_relative_to_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cache.toml");
     std::fs::write(&path, SMALLEST).unwrap();
-    let config = Config::read(&path).unwrap();
+    let config = Volumes::read(&path).unwrap().into_shared();
     assert_eq!(config.backing.path, Some(folder.path().join("disk.img")));
     assert_eq!(config.nbd.socket.unwrap(), folder.path().join("thermocline.sock"));
 }
@@ -142,7 +142,7 @@ fn a_server_s_socket_and_note_are_relative_to_the_file() {
     let path = folder.path().join("cache.toml");
     let nbd = "nbd = \"nbds+unix:///?socket=disk.sock&tls-certificates=pki\"\nnote = \"disk.note\"";
     std::fs::write(&path, SMALLEST.replace("path = \"disk.img\"", nbd)).unwrap();
-    let Backing { nbd, note, .. } = Config::read(&path).unwrap().backing;
+    let Backing { nbd, note, .. } = Volumes::read(&path).unwrap().into_shared().backing;
     assert_eq!(note, Some(folder.path().join("disk.note")));
     let socket = folder.path().join("disk.sock");
     let nbd = nbd.unwrap();

@@ -106,8 +106,8 @@ fn lines(page: &str, are_comments: bool) -> Vec<&str> {
 
 #[test]
 fn both_formats_have_the_same_samples() {
-    let [open, plain] =
-        [Format::OpenMetrics, Format::Prometheus].map(|format| render(status(), format).unwrap());
+    let [open, plain] = [Format::OpenMetrics, Format::Prometheus]
+        .map(|format| render(vec![status()], Common::Nothing, format).unwrap());
     let samples = lines(&plain, false);
     assert_eq!(lines(&open, false), samples);
     assert!(open.ends_with("# EOF\n") && !plain.contains("EOF") && !plain.contains("# UNIT"));
@@ -137,7 +137,7 @@ fn both_formats_have_the_same_samples() {
 
 #[test]
 fn every_metric_is_documented_and_served_once() {
-    let page = render(status(), Format::Prometheus).unwrap();
+    let page = render(vec![status()], Common::Nothing, Format::Prometheus).unwrap();
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let served: Vec<&str> = types.collect();
     let documented: BTreeSet<String> =
@@ -159,7 +159,31 @@ fn figures_survive_json() {
         assert_eq!(read.figures.value(about.key), status.figures.value(about.key), "{}", about.key);
     }
     let writes = read.backing.figures.value("writes");
-    assert!(matches!(writes, thermocline_engine::figures::Value::Count(1..)), "{writes:?}");
+    assert!(matches!(writes, Value::Count(1..)), "{writes:?}");
     let keys: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert!(keys["write_budget_left_bytes"].is_null() && keys["flash"]["errors"] == 0);
+}
+
+#[test]
+fn samples_of_volumes_say_of_which_and_lie_together() {
+    let named = |name: &str, has_recording: bool| {
+        let mut status = Arc::unwrap_or_clone(status());
+        status.export = name.to_owned();
+        if !has_recording {
+            status.recording = None;
+        }
+        Arc::new(status)
+    };
+    let alone = render(vec![status()], Common::Nothing, Format::Prometheus).unwrap();
+    for format in [Format::OpenMetrics, Format::Prometheus] {
+        let volumes = vec![named("db", false), named("web", true)];
+        let page = render(volumes, Common::Volume, format).unwrap();
+        for line in page.lines().filter(|line| !line.starts_with('#')) {
+            let labels = ["volume=\"db\"", "volume=\"web\""];
+            assert!(labels.iter().any(|label| line.contains(label)), "{line}");
+        }
+        let heads = |page: &str| page.lines().filter(|line| line.starts_with("# HELP")).count();
+        assert_eq!(heads(&page), heads(&alone), "a family is there once");
+        assert!(!page.contains("recorded_accesses_total{volume=\"db\"}"), "only one is recorded");
+    }
 }

@@ -43,6 +43,8 @@ pub(super) struct View<'a> {
     pub(super) status: &'a Status,
     pub(super) history: &'a History,
     pub(super) process: &'a Process,
+    /// The names of all volumes; none without `[[volume]]`.
+    pub(super) volumes: &'a [&'a str],
     /// When it is made, for people.
     pub(super) date: &'a str,
     /// What marks the page's own script and style for the browser.
@@ -91,10 +93,28 @@ pub(super) fn render(view: &View<'_>) -> String {
          <style nonce=\"{nonce}\">\n{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n\
          <p id=\"live\"><span role=\"status\">Reload the page for newer figures.</span> \
          <button type=\"button\" hidden>Pause</button></p>\n\
-         <div id=\"content\">\n<p>{}</p>\n{sections}</div>\n</main>\n\
+         {}<div id=\"content\">\n<p>{}</p>\n{sections}</div>\n</main>\n\
          <script nonce=\"{nonce}\">\n{SCRIPT}</script>\n</body>\n</html>\n",
+        links(view),
         escape(&summary(status, date))
     )
+}
+
+/// Links to the pages of the other volumes, if there are any.
+fn links(view: &View<'_>) -> String {
+    if view.volumes.len() < 2 {
+        return String::new();
+    }
+    let each = view.volumes.iter().map(|name| {
+        let shown = escape(name);
+        if *name == view.status.export {
+            format!("<strong aria-current=\"page\">{shown}</strong>")
+        } else {
+            format!("<a href=\"/?volume={shown}\">{shown}</a>")
+        }
+    });
+    let each = each.collect::<Vec<_>>().join(" ");
+    format!("<nav aria-label=\"Volumes\"><p>Volumes: {each}</p></nav>\n")
 }
 
 fn summary(status: &Status, date: &str) -> String {

@@ -35,7 +35,7 @@
     // What somebody is about to copy stays.
     if (isPaused || document.hidden || !document.getSelection().isCollapsed) return;
     try {
-      const answer = await fetch("/", { signal: AbortSignal.timeout(patienceMs) });
+      const answer = await fetch(location.href, { signal: AbortSignal.timeout(patienceMs) });
       if (!answer.ok) throw new Error(answer.statusText);
       show(await answer.text());
       lastAnswer = new Date();

@@ -9,7 +9,8 @@ use super::*;
 /// The page of an engine with that past.
 fn page(status: &Status, history: &History) -> String {
     let process = Process { configuration: "/etc/a b/cache.toml".into(), id: 4711 };
-    render(&View { status, history, process: &process, date: "today", nonce: "n0nce" })
+    let volumes = &["db", "web"];
+    render(&View { status, history, process: &process, volumes, date: "today", nonce: "n0nce" })
 }
 
 /// An engine after so many seconds, with so many reads from RAM and disk.
@@ -167,4 +168,13 @@ fn wear_is_measured_over_the_last_day() {
     let young = wear(&written(300.0, 148), &History::default()).join(" ");
     assert!(!young.contains("a rate of"), "{young}");
     assert!(wear(&at(1.0, 0, 0), &history)[0].contains("no flash"));
+}
+
+#[test]
+fn pages_of_volumes_lead_to_one_another() {
+    let mut status = at(60.0, 1, 1);
+    status.export = "db".into();
+    let page = page(&status, &History::default());
+    assert!(page.contains("<a href=\"/?volume=web\">web</a>"), "{page}");
+    assert!(page.contains("<strong aria-current=\"page\">db</strong>"), "{page}");
 }

@@ -1,0 +1,483 @@
+//! The start of a server: the devices of all volumes are opened, and set up or recovered.
+//!
+//! Nothing is changed before all devices are locked, and before it is known for each volume what is to be
+//! done with what was found.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use thermocline_engine::driver::Driver as _;
+use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::joint::{JointDriver, JointFile, JointMember, JointSyncs};
+use thermocline_engine::{
+    Device, Engine, Fingerprint, Flash, FlashError, FlashSet, Layout, OpenError, Operation,
+    Options, Plan, Shard, SideFile, Step, Uuid,
+};
+use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
+use tracing::info;
+
+use super::config::{Config, IoEngine, Mode, Volumes};
+use super::devices::{AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options};
+use super::epoch::{Beginning, FirstNote, FlashFile, FoundFlash};
+use super::kept_note::Note;
+use super::regions::{Region, Regions, check_single};
+use super::start::{self, BackingAtEnd};
+use crate::backing::BackingLocation;
+use crate::note::NotePlace;
+
+/// A volume on its devices: the engines of all its shards.
+pub(crate) struct Opened {
+    pub(crate) engines: Vec<Engine<AnyDriver>>,
+    /// The note beside the backing store, as long as a flash may be newer.
+    pub(crate) note: Option<Arc<Note>>,
+    /// What comes before the first write.
+    pub(crate) beginning: Beginning,
+}
+
+/// A backing store that was found. A file is locked from now on.
+enum Backing {
+    File(DeviceFile),
+    Nbd(NbdBacking),
+}
+
+impl Backing {
+    const fn file(&self) -> Option<&DeviceFile> {
+        match self {
+            Self::File(disk) => Some(disk),
+            Self::Nbd(_) => None,
+        }
+    }
+}
+
+/// A volume whose backing store was found.
+struct Store<'a> {
+    config: &'a Config,
+    place: BackingLocation,
+    backing: Backing,
+    options: Options,
+    each: Vec<Options>,
+    note: Option<NotePlace>,
+}
+
+/// A volume of which it is known what is to be done.
+struct Planned<'a> {
+    store: Store<'a>,
+    flash: Option<FlashSet>,
+    plan: Plan,
+}
+
+/// Opens the devices of all volumes, and recovers what the flash holds.
+///
+/// # Errors
+/// What cannot be opened, or must not be used, and what to do about it.
+pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
+    let mut stores: Vec<Store<'_>> = vec![];
+    for config in volumes.each() {
+        let store = volumes.within(config, Store::find(config, &stores))?;
+        stores.push(store);
+    }
+    let mut flash = lock_shared(volumes, &stores)?;
+    let mut regions = match (&mut flash, volumes.are_named()) {
+        (Some(flash), true) => {
+            let wanted = stores.iter().filter(|store| store.has_flash());
+            let wanted = wanted.map(|store| (store.name(), store.region_bytes())).collect();
+            Some(Regions::read(flash, wanted, force_init).with_context(|| in_flash(volumes))?)
+        }
+        (Some(flash), false) => {
+            check_single(flash).with_context(|| in_flash(volumes))?;
+            None
+        }
+        (None, _) => None,
+    };
+    let mut planned = vec![];
+    for store in stores {
+        let config = store.config;
+        let region = regions.as_ref().and_then(|regions| regions.of(store.name()));
+        let plan = store.plan(flash.as_ref(), region, force_init);
+        planned.push(volumes.within(config, plan)?);
+    }
+    if let (Some(regions), Some(flash)) = (&mut regions, &mut flash) {
+        regions.apply(flash).with_context(|| in_flash(volumes))?;
+    }
+    let mut shared = SharedFlash::start(flash, &planned)?;
+    let mut opened = vec![];
+    for planned in planned {
+        let config = planned.store.config;
+        let region = regions.as_ref().and_then(|regions| regions.of(planned.store.name()));
+        let volume = planned.open(&mut shared, region);
+        opened.push(volumes.within(config, volume)?);
+    }
+    Ok(opened)
+}
+
+/// The words in front of an error of the flash.
+fn in_flash(volumes: &Volumes) -> String {
+    let path = volumes.each().iter().find_map(|config| config.flash.as_ref());
+    path.map_or_else(String::new, |flash| format!("`flash.path`: `{}`", flash.path.display()))
+}
+
+/// Opens and locks the flash, if a volume uses one.
+fn lock_shared(volumes: &Volumes, stores: &[Store<'_>]) -> Result<Option<DeviceFile>> {
+    let Some(config) = volumes.each().iter().find(|config| config.flash.is_some()) else {
+        return Ok(None);
+    };
+    let path = config.flash.as_ref().map_or(Path::new(""), |flash| &flash.path);
+    let disks = stores.iter().filter_map(|store| store.backing.file());
+    let may_be_new = || -> Result<()> {
+        for store in stores.iter().filter(|store| store.has_flash()) {
+            let check = || Ok(SideFile::check(store.load()?, None)?);
+            volumes.within(store.config, check())?;
+        }
+        Ok(())
+    };
+    let flash = lock_flash(path, caching(config), disks, may_be_new);
+    flash.map(Some).with_context(|| in_flash(volumes))
+}
+
+const fn caching(config: &Config) -> Caching {
+    if config.io.direct { Caching::Direct } else { Caching::Buffered }
+}
+
+/// The flash that is open, and the syncs of all who write to it.
+struct SharedFlash {
+    file: Option<DeviceFile>,
+    /// None if there is one writer.
+    syncs: Option<JointSyncs>,
+    /// Members of the syncs that were given out.
+    given: usize,
+    /// Set once the flash failed a volume: all give it up.
+    has_failed: Arc<AtomicBool>,
+}
+
+impl SharedFlash {
+    fn start(file: Option<DeviceFile>, planned: &[Planned<'_>]) -> Result<Self> {
+        let with_flash = planned.iter().filter(|planned| planned.store.has_flash());
+        let shards: usize = with_flash.clone().map(|planned| planned.store.each.len()).sum();
+        // Each volume's start writes to the flash, too.
+        let members = shards + with_flash.count();
+        let syncs = file.as_ref().filter(|_| shards > 1);
+        let syncs = syncs.map(|file| JointSyncs::start(file, members)).transpose()?;
+        Ok(Self { file, syncs, given: 0, has_failed: Arc::default() })
+    }
+
+    fn member(&mut self) -> Option<JointMember> {
+        let member = self.syncs.as_ref()?.member(self.given);
+        self.given += 1;
+        Some(member)
+    }
+}
+
+impl<'a> Store<'a> {
+    /// Find the backing store of a volume.
+    fn find(config: &'a Config, others: &[Self]) -> Result<Self> {
+        let place = config.backing.place();
+        let in_backing = || in_backing(&place);
+        if let BackingLocation::File(path) = &place {
+            for other in others {
+                let file = other.backing.file();
+                let is_twice = file.is_some_and(|file| file.is_at(path).unwrap_or(false));
+                ensure!(
+                    !is_twice,
+                    "{}: it is the backing store of volume `{}`, too: give each volume its own",
+                    in_backing(),
+                    other.name()
+                );
+            }
+        }
+        let (backing, size_bytes) =
+            find(&place, config, caching(config)).with_context(in_backing)?;
+        let options = options(config, size_bytes)?;
+        let each = options.of_shards(config.shard_map()).context("`shards`")?;
+        let flash = config.flash.as_ref().map(|flash| flash.path.as_path());
+        let note = config.backing.note.as_deref();
+        let note = place.note(note, flash, config.state_dir.as_deref())?;
+        Ok(Self { config, place, backing, options, each, note })
+    }
+
+    fn name(&self) -> &'a str {
+        &self.config.nbd.export
+    }
+
+    const fn has_flash(&self) -> bool {
+        self.config.flash.is_some()
+    }
+
+    /// Read its note, if there is one.
+    fn load(&self) -> Result<Option<SideFile>> {
+        Ok(self.note.as_ref().map(NotePlace::load).transpose()?.flatten())
+    }
+
+    /// Bytes that it needs on the flash.
+    fn region_bytes(&self) -> u64 {
+        let options = &self.each[0];
+        let layout = Layout::new(options.slots(), options.page_bytes);
+        FlashSet::bytes(&layout, &options.share.map)
+    }
+
+    /// The words in front of an error of its flash.
+    fn in_flash(&self) -> String {
+        let path = self.config.flash.as_ref().map_or(Path::new(""), |flash| &flash.path);
+        format!("`flash.path`: `{}`", path.display())
+    }
+
+    /// Decide what is to be done with what is found. Nothing is changed.
+    fn plan(
+        mut self,
+        flash: Option<&DeviceFile>,
+        region: Option<&Region>,
+        force_init: bool,
+    ) -> Result<Planned<'a>> {
+        let read = match (flash.filter(|_| self.has_flash()), region) {
+            (None, _) => Ok(None),
+            (Some(_), Some(region)) if region.is_new() => Err(FlashError::Empty),
+            (Some(flash), region) => FlashSet::read(&mut part_of(flash, region)?).map(Some),
+        };
+        let map = self.config.shard_map();
+        let looked = start::look(read, self.load()?, self.options.size_bytes(), map, force_init)
+            .with_context(|| self.in_flash())?;
+        let (mut found, mut flash) = (looked.found, looked.flash);
+        let (backing, fingerprint) =
+            sample(self.backing, found.sample(), &self.place, self.config)?;
+        found.found.backing = fingerprint;
+        self = Store { backing, ..self };
+        let of_device = || if self.has_flash() { self.in_flash() } else { in_backing(&self.place) };
+        let plan = start::plan(&found, force_init).with_context(of_device)?;
+        // Nothing is changed before it is known that the options fit the flash.
+        if let (Some(found), Some(begin)) = (&mut flash, plan.begin()) {
+            found.adapt(&begin);
+            let mut regions = self.each.iter().zip(found.flashes());
+            regions
+                .try_for_each(|(options, flash)| Shard::check_open(options, flash))
+                .map_err(|error| remedied(error, region))
+                .with_context(|| self.in_flash())?;
+        }
+        Ok(Planned { store: self, flash, plan })
+    }
+}
+
+impl Planned<'_> {
+    /// Take the steps that come before the first request.
+    fn open(self, shared: &mut SharedFlash, region: Option<&Region>) -> Result<Opened> {
+        let Self { store, flash, plan } = self;
+        let in_flash = store.in_flash();
+        let Store { config, place, backing, each, note: note_place, .. } = store;
+        let in_backing = || in_backing(&place);
+        let whole = shared.file.as_ref().filter(|_| config.flash.is_some());
+        let mut flash_file = whole.map(|file| part_of(file, region)).transpose()?;
+        let flash = flash_file
+            .as_mut()
+            .zip(note_place.as_ref())
+            .map(|(file, note)| {
+                open_flash(file, note, &each, flash, &plan).with_context(|| in_flash.clone())
+            })
+            .transpose()?;
+        let has_flash = flash.is_some();
+        let shards = open_shards(each, flash.as_ref()).with_context(|| {
+            if has_flash { in_flash.clone() } else { "the engine cannot be set up".to_owned() }
+        })?;
+        let first_note = FirstNote(note_place.zip(plan.note_before_serving()));
+        let note = match (&flash_file, &first_note.0) {
+            (Some(flash), Some((note_place, side_file))) => {
+                let backing = BackingAtEnd::of(backing.file(), &place, config)?;
+                let has_failed = Arc::clone(&shared.has_failed);
+                let note = Note::new(note_place, *side_file, flash, backing, &shards, has_failed)?;
+                Some(Arc::new(note))
+            }
+            _ => None,
+        };
+        let dirty_pages: u32 = shards.iter().map(Shard::dirty_slots).sum();
+        if dirty_pages > 0 {
+            let export = &config.nbd.export;
+            info!(export, dirty_pages, "the flash holds pages that are newer than the disk's");
+        }
+        let driven = flash_file.as_ref().zip(flash.as_ref().map(|(flash, _)| flash));
+        let mut drivers =
+            drive(config.io.engine, &shards, driven, backing, shared).with_context(in_backing)?;
+        sync_backing(&mut drivers[0]).with_context(in_backing)?;
+        let found = flash
+            .zip(flash_file)
+            .and_then(|((flash, is_found), file)| is_found.then_some((flash, file)));
+        let beginning = match (found, note.clone()) {
+            (Some((flash, file)), Some(note)) => {
+                let file = match shared.member() {
+                    Some(member) => FlashFile::Joint(JointFile::new(file, member)),
+                    None => FlashFile::Alone(file),
+                };
+                Beginning::Flash(Box::new(FoundFlash { flash, file, note, place: in_flash }))
+            }
+            (_, Some(note)) => Beginning::Note(note),
+            (_, None) => Beginning::Alone(first_note),
+        };
+        let engines =
+            shards.into_iter().zip(drivers).map(|(shard, driver)| Engine::new(shard, driver));
+        Ok(Opened { engines: engines.collect(), note, beginning })
+    }
+}
+
+/// The words in front of an error of a backing store.
+fn in_backing(place: &BackingLocation) -> String {
+    format!("`{}`: `{place}`", place.key())
+}
+
+/// The part of the flash that a volume has; all of it without `[[volume]]`.
+fn part_of(flash: &DeviceFile, region: Option<&Region>) -> Result<DeviceFile> {
+    match region.and_then(Region::range) {
+        Some(range) => Ok(flash.region(range)?),
+        None => Ok(flash.try_clone()?),
+    }
+}
+
+/// The error of a flash that does not fit the options; a region keeps the size that it was given.
+fn remedied(error: OpenError, region: Option<&Region>) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    match region {
+        None => error,
+        Some(region) => error.context(format!(
+            "the volume's region on the flash keeps the size that it was made with; to change it, write \
+             its pages back and remove it with {}; the next start adds it again",
+            region.removal()
+        )),
+    }
+}
+
+/// The shards, on a flash that was found or set up, or without one.
+fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<Vec<Shard>> {
+    let Some((flash, is_found)) = flash else {
+        return each.into_iter().map(|options| Ok(Shard::new(options)?)).collect();
+    };
+    let open = if *is_found { Shard::open_early } else { Shard::open };
+    let regions = each.into_iter().zip(flash.flashes());
+    regions.map(|(options, flash)| Ok(open(options, flash)?)).collect()
+}
+
+/// The drivers of all shards of a volume. Those who write to the same device share its syncs.
+fn drive(
+    engine: IoEngine,
+    shards: &[Shard],
+    flash: Option<(&DeviceFile, &FlashSet)>,
+    backing: Backing,
+    all: &mut SharedFlash,
+) -> Result<Vec<AnyDriver>> {
+    let disk = match (backing, shards) {
+        (Backing::File(disk), _) => disk,
+        (Backing::Nbd(backing), [shard]) => {
+            let backing = NbdDriver::new(backing, shard.frames())?;
+            let driver = drive_nbd(engine, shard.frames(), backing, flash.map(|(file, _)| file))?;
+            return Ok(vec![joint(driver, flash.and_then(|_| all.member()), None)?]);
+        }
+        (Backing::Nbd(_), _) => bail!("an export is cached by one shard"),
+    };
+    let disk_syncs = (shards.len() > 1).then(|| JointSyncs::start(&disk, shards.len()));
+    let disk_syncs = disk_syncs.transpose()?;
+    let each = shards.iter().enumerate().map(|(number, shard)| {
+        let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
+        let driver = drive_files(engine, shard.frames(), region.as_ref(), &disk)?;
+        let of_flash = flash.and_then(|_| all.member());
+        joint(driver, of_flash, disk_syncs.as_ref().map(|syncs| syncs.member(number)))
+    });
+    each.collect()
+}
+
+/// A driver whose syncs are joined with those of others, if there are any.
+fn joint(
+    driver: AnyDriver,
+    flash: Option<JointMember>,
+    backing: Option<JointMember>,
+) -> Result<AnyDriver> {
+    if flash.is_none() && backing.is_none() {
+        return Ok(driver);
+    }
+    Ok(AnyDriver::Joint(Box::new(JointDriver::new(driver, flash, backing)?)))
+}
+
+/// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the
+/// engine counts all that it finds there as durable.
+fn sync_backing(driver: &mut AnyDriver) -> Result<()> {
+    driver.start(Operation::sync(Device::Backing));
+    let mut done = vec![];
+    while done.is_empty() {
+        driver.wait(&mut done);
+    }
+    let (_, result) = done.swap_remove(0);
+    result.context("it cannot be synced: what an earlier process wrote there may be lost")
+}
+
+/// Finds the backing store, and its size in bytes.
+fn find(place: &BackingLocation, config: &Config, caching: Caching) -> Result<(Backing, u64)> {
+    match place {
+        BackingLocation::File(path) => {
+            let file = lock(path, DeviceFile::open_within, caching).context("cannot open it")?;
+            let size_bytes = file.size_bytes()?;
+            Ok((Backing::File(file), size_bytes))
+        }
+        BackingLocation::Nbd(uri) => {
+            let access = match config.write_mode {
+                Mode::ReadOnly => Access::ReadOnly,
+                Mode::Back | Mode::Through | Mode::Around => Access::ReadWrite,
+            };
+            let backing = NbdBacking::connect(uri.clone(), access)?
+                .with_timeout(config.backing.timeout())
+                .with_grace(config.backing.grace());
+            let size_bytes = backing.size_bytes();
+            Ok((Backing::Nbd(backing), size_bytes))
+        }
+    }
+}
+
+/// The fingerprint of a backing store, if one is wanted. An export is connected to again for the
+/// engine, because its server may take one client at a time.
+fn sample(
+    backing: Backing,
+    wanted: Option<(Uuid, u64)>,
+    place: &BackingLocation,
+    config: &Config,
+) -> Result<(Backing, Option<Fingerprint>)> {
+    let Some((cache, size_bytes)) = wanted else { return Ok((backing, None)) };
+    match backing {
+        Backing::File(disk) => {
+            let fingerprint = start::fingerprint_of_file(&disk, cache, size_bytes);
+            Ok((Backing::File(disk), fingerprint))
+        }
+        Backing::Nbd(backing) => {
+            let fingerprint = start::fingerprint_of_export(backing, cache, size_bytes);
+            let (backing, _) = find(place, config, Caching::Direct)?;
+            Ok((backing, fingerprint))
+        }
+    }
+}
+
+/// Takes the steps of a plan that come before the driver: sets the flash up, or makes durable what was
+/// found there. Returns whether it was found: then its epoch has still to begin.
+fn open_flash(
+    file: &mut DeviceFile,
+    note: &NotePlace,
+    each: &[Options],
+    found: Option<FlashSet>,
+    plan: &Plan,
+) -> Result<(FlashSet, bool)> {
+    let (mut known, mut flash) = (found, None);
+    for step in plan.before_driver() {
+        match *step {
+            Step::WriteNote(said) => note.store(said)?,
+            Step::SetUpFlash(cache) => flash = Some((initialise(file, cache, &each[0])?, false)),
+            Step::SyncFlash => {
+                let found = known.take().context("a flash that was found is synced")?;
+                Flash::make_durable(file)?;
+                flash = Some((found, true));
+            }
+            Step::BeginEpoch(_)
+            | Step::ServeReads
+            | Step::WriteBack(_)
+            | Step::Clear
+            | Step::SyncBacking
+            | Step::Serve
+            | Step::Seal
+            | Step::TakeFingerprint
+            | Step::EndFlash
+            | Step::EndNote => bail!("{step:?} does not come before the driver"),
+        }
+    }
+    flash.context("a start with a flash sets it up, or recovers it")
+}
