@@ -41,7 +41,9 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
         CacheCommand::Inspect { flash, json } => inspect((flash, volume), *json),
         CacheCommand::Check { flash, json } => check((flash, volume), *json),
         CacheCommand::Drain { flash, backing, note, without_note, despite_changes, keep_clean } => {
-            let note = place_of_note(backing, note.as_deref(), Some(flash), state_dir)?;
+            // The notes of several exports would be in one place beside their flash.
+            let beside = Some(&**flash).filter(|_| volume.is_none());
+            let note = place_of_note(backing, note.as_deref(), beside, state_dir)?;
             let options = DrainOptions {
                 without_note: *without_note,
                 despite_changes: *despite_changes,
@@ -70,9 +72,10 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
         }
         CacheCommand::Forget { flash, backing, note, yes } => {
             let flash = flash.as_deref();
+            let beside = flash.filter(|_| volume.is_none());
             let note = backing
                 .as_ref()
-                .map(|place| place_of_note(place, note.as_deref(), flash, state_dir));
+                .map(|place| place_of_note(place, note.as_deref(), beside, state_dir));
             let flash = flash.map(|flash| (flash, volume));
             forget(flash, backing.as_ref().zip(note.transpose()?.as_ref()), *yes)
         }

@@ -286,6 +286,30 @@ fn a_reload_reaches_each_volume_and_one_that_cannot_stays() {
 }
 
 #[test]
+fn each_volume_ends_as_its_own_configuration_says() {
+    let mut cache = of_two();
+    let mut config: toml::Table = cache.config_text().parse().unwrap();
+    let web = config["volume"].as_array_mut().unwrap()[1].as_table_mut().unwrap();
+    let cleaning: toml::Table = "drain_at_exit = true".parse().unwrap();
+    web.insert("cleaning".to_owned(), cleaning.into());
+    for shards in [1, 2] {
+        cache.replace(&config.to_string()).set("shards", shards);
+        let engine = cache.start_with(&["--force-init"]);
+        fill(&mut engine.client_of("db"), 300, 1);
+        fill(&mut engine.client_of("web"), 300, 2);
+        engine.stop();
+        let flash = cache.file("flash.img");
+        let dirty = |volume| {
+            let found = json(&["cache", "inspect", &flash, "--volume", volume, "--json"]);
+            found["dirty_pages"].as_u64().unwrap()
+        };
+        assert!(dirty("db") > 0);
+        assert_eq!(dirty("web"), 0);
+        assert!(cache.bytes("web.img")[..300 * PAGE].iter().all(|&byte| byte == 2));
+    }
+}
+
+#[test]
 fn a_volume_leaves_the_flash_only_on_command_and_takes_its_pages_home() {
     let mut cache = of_two();
     let engine = cache.start();

@@ -7,7 +7,7 @@ use anyhow::Result;
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::{End, FlashSet, Shard, SideFile, SideFileError, Uuid, WriteHold};
 use thermocline_nbd::server::Handle;
-use tracing::{error, info, warn};
+use tracing::{Span, error, info, warn};
 
 use super::start::BackingAtEnd;
 use crate::note::NotePlace;
@@ -45,6 +45,8 @@ pub(crate) struct Note {
     holds: Vec<WriteHold>,
     /// `true` once the flash failed a shard of this volume or of another one.
     has_failed: Arc<AtomicBool>,
+    /// Names the volume in the log.
+    span: Span,
     /// Wakes the shards, once they are served.
     server: OnceLock<Handle>,
     /// One thread at a time writes the note.
@@ -108,6 +110,7 @@ impl Note {
             backing_bytes: shards[0].options().size_bytes(),
             holds: shards.iter().map(Shard::write_hold).collect(),
             has_failed,
+            span: Span::current(),
             server: OnceLock::new(),
             known: Mutex::new(Known::new(running, flash.try_clone()?, shards.len())),
         })
@@ -151,6 +154,7 @@ impl Note {
     /// # Errors
     /// If the note cannot be written.
     pub(crate) fn end(&self, left: Left) -> Result<()> {
+        let _span = self.span.enter();
         let known = self.lock();
         let said = match &known.flash {
             KnownFlash::Failed if !left.is_clean => return Ok(()),
@@ -191,6 +195,7 @@ impl Note {
     /// is not there. Until that is durable, nothing is acknowledged; another shard acknowledges nothing
     /// before it has given the flash up, too.
     pub(crate) fn disown_flash(&self, shard: usize) {
+        let _span = self.span.enter();
         let mut known = self.lock();
         if matches!(known.flash, KnownFlash::Failed) {
             if known.is_stored {
@@ -234,6 +239,7 @@ impl Note {
 
     /// Tries again to write what could not be written, if there is such a thing.
     pub(crate) fn retry(&self) {
+        let _span = self.span.enter();
         let mut known = self.lock();
         if !known.is_stored && known.has_begun && self.place.store(known.side_file()).is_ok() {
             self.has_stored(&mut known);

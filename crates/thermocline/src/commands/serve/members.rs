@@ -93,19 +93,15 @@ impl Member<'_> {
         let own = server.handle();
         server.run(|services| {
             for (volume, (seat, service)) in seats.iter_mut().zip(services).enumerate() {
+                let Volume { span, news, .. } = &serving.volumes[volume];
+                let _span = span.enter();
                 seat.look(serving, volume, service);
-                let Volume { name, news, .. } = &serving.volumes[volume];
                 if let Some(config) = news.take(*number) {
                     match take_over(&config, None, service, seat.instruments) {
                         Ok(()) => seat.cleaning = config.cleaning,
                         Err(error) => {
                             let error = format!("{error:#}");
-                            error!(
-                                error,
-                                export = name,
-                                shard = number,
-                                "the shard stays as it is"
-                            );
+                            error!(error, shard = number, "the shard stays as it is");
                         }
                     }
                 }
@@ -133,6 +129,7 @@ impl Member<'_> {
                 watchdog.beat();
             }
             for (volume, (seat, service)) in seats.iter_mut().zip(&mut *services).enumerate() {
+                let _span = serving.volumes[volume].span.enter();
                 seat.look(serving, volume, service);
             }
             if wants_reload.swap(false, Ordering::AcqRel)
@@ -141,6 +138,7 @@ impl Member<'_> {
                 error!(error = format!("{error:#}"), "the configuration stays as it is");
             }
             for (volume, (seat, service)) in seats.iter_mut().zip(services).enumerate() {
+                let _span = serving.volumes[volume].span.enter();
                 if volume == 0 {
                     let note = serving.volumes[volume].note.as_deref();
                     replacing.advance(serving.control, service, note);

@@ -46,7 +46,7 @@ use thermocline_nbd::server::Handle;
 use thermocline_nbd::sharded::Sharded;
 use thermocline_ublk::UblkRun;
 use thermocline_vhost::VhostUser;
-use tracing::{error, info, warn};
+use tracing::{Span, error, info, warn};
 
 use self::board::Boards;
 use self::config::{Config, LogFormat, VhostUserSection, Volumes};
@@ -132,6 +132,7 @@ fn run_server(
         beginnings.push(opened.beginning);
         volumes.push(Volume {
             name: config.nbd.export.clone(),
+            span: configs.span(config),
             snapshots: Snapshots::new(board.clone(), threads),
             news: News::new(threads),
             note: opened.note,
@@ -219,6 +220,8 @@ fn leave_ways(
 struct Volume {
     /// The name of the export.
     name: String,
+    /// Names the volume in the log.
+    span: Span,
     snapshots: Snapshots,
     news: News,
     note: Option<Arc<Note>>,
@@ -321,6 +324,7 @@ fn leave_volumes(
                 continue;
             }
         };
+        let _span = volume.span.enter();
         let left = engines.into_iter().map(|engine| leave(engine, *drains, watchdog));
         let left = left.reduce(|(one, is_durable), (other, is_other_durable)| {
             (one.and(other), is_durable && is_other_durable)

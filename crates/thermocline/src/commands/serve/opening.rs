@@ -75,6 +75,7 @@ struct Planned<'a> {
 pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
     let mut stores: Vec<Store<'_>> = vec![];
     for config in volumes.each() {
+        let _span = volumes.span(config).entered();
         let store = volumes.within(config, Store::find(config, &stores))?;
         stores.push(store);
     }
@@ -94,6 +95,7 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
     let mut planned = vec![];
     for store in stores {
         let config = store.config;
+        let _span = volumes.span(config).entered();
         let region = regions.as_ref().and_then(|regions| regions.of(store.name()));
         let plan = store.plan(flash.as_ref(), region, force_init);
         planned.push(volumes.within(config, plan)?);
@@ -105,6 +107,7 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
     let mut opened = vec![];
     for planned in planned {
         let config = planned.store.config;
+        let _span = volumes.span(config).entered();
         let region = regions.as_ref().and_then(|regions| regions.of(planned.store.name()));
         let volume = planned.open(&mut shared, region);
         opened.push(volumes.within(config, volume)?);
@@ -289,8 +292,7 @@ impl Planned<'_> {
         };
         let dirty_pages: u32 = shards.iter().map(Shard::dirty_slots).sum();
         if dirty_pages > 0 {
-            let export = &config.nbd.export;
-            info!(export, dirty_pages, "the flash holds pages that are newer than the disk's");
+            info!(dirty_pages, "the flash holds pages that are newer than the disk's");
         }
         let driven = flash_file.as_ref().zip(flash.as_ref().map(|(flash, _)| flash));
         let mut drivers =

@@ -28,6 +28,7 @@ pub(super) fn reload(
     check_same_volumes(serving, &configs)?;
     let tls = listening::certificates(configs.shared())?;
     for ((service, seat), volume) in services.iter_mut().zip(seats).zip(serving.volumes) {
+        let _span = volume.span.enter();
         let config = configs.of(&volume.name);
         let taken = shadows::options(config)
             .and_then(|shadows| take_over(config, Some(shadows), service, seat.instruments));

@@ -255,3 +255,68 @@ fn a_socket_and_a_flash_that_cannot_work_are_refused_with_their_place() {
         "[flash] section",
     );
 }
+
+/// Two volumes with shares of 1 and 3 GiB, and more lines for [flash] and for the second volume's share.
+fn volumes(flash: &str, second: &str) -> Result<Volumes> {
+    let volume = |name: &str, gib: u32, more: &str| {
+        format!(
+            r#"
+            [[volume]]
+            name = "{name}"
+            [volume.backing]
+            path = "{name}.img"
+            [volume.flash]
+            size = "{gib}GiB"
+            {more}
+            [volume.ram]
+            size = "64MiB"
+            [volume.policy]
+            name = "hat"
+            "#
+        )
+    };
+    let shared = format!(
+        r#"
+        [flash]
+        path = "flash.img"
+        size = "8GiB"
+        {flash}
+        [ram]
+        size = "1GiB"
+        [nbd]
+        socket = "thermocline.sock"
+        "#
+    );
+    Volumes::parse(&(shared + &volume("one", 1, "") + &volume("two", 3, second)))
+}
+
+#[test]
+fn endurance_is_shared_out_like_the_flash() {
+    let key = "write_budget_gib_per_day";
+    let budgets = |volumes: &Volumes| -> Vec<Option<f64>> {
+        let flash = volumes.each().iter().map(|config| config.flash.as_ref().unwrap());
+        flash.map(|flash| flash.write_budget_gib_per_day).collect()
+    };
+    let found = volumes(&format!("rated_writes = \"400TB\"\n{key} = 100.0"), "").unwrap();
+    assert_eq!(budgets(&found), [Some(25.0), Some(75.0)]);
+    let rated = found.each().iter().map(|config| config.flash_rated_written_bytes().unwrap());
+    assert_eq!(rated.collect::<Vec<_>>(), [Some(100_000_000_000_000), Some(300_000_000_000_000)]);
+    let found = volumes("", &format!("{key} = 7.0")).unwrap();
+    assert_eq!(budgets(&found), [None, Some(7.0)]);
+    let both = volumes(&format!("{key} = 1.0"), &format!("{key} = 7.0")).unwrap_err();
+    let both = format!("{both:#}");
+    assert!(both.contains("[[volume]] `two`") && both.contains("keep one of them"), "{both}");
+    let rated = volumes("rated_writes = 0", "").unwrap_err().to_string();
+    assert!(rated.contains("`flash.rated_writes` is 0"), "{rated}");
+}
+
+#[test]
+fn a_volume_is_configured_as_if_it_were_alone() {
+    let found = volumes("", "").unwrap();
+    assert_eq!(found.names().collect::<Vec<_>>(), ["one", "two"]);
+    let sizes: Vec<_> = found.each().iter().map(|config| config.tier_pages().unwrap()).collect();
+    assert_eq!(sizes, [[16_384, 262_144], [16_384, 786_432]]);
+    assert_eq!(found.of("two").backing.path, Some("two.img".into()));
+    assert!(found.only("there are volumes").unwrap_err().to_string().contains("there are volumes"));
+    assert!(Volumes::parse(SMALLEST).unwrap().only("").is_ok());
+}

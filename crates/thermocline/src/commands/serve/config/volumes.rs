@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thermocline_engine::{VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
+use tracing::{Span, error_span};
 
 use super::super::cleaning::CleaningSection;
 use super::{
@@ -89,6 +90,12 @@ impl Volumes {
     pub(crate) fn only(self, reason: &'static str) -> Result<Config> {
         ensure!(!self.are_named, reason);
         Ok(self.into_shared())
+    }
+
+    /// Return the span that names a volume in the log; none without `[[volume]]`.
+    pub(crate) fn span(&self, config: &Config) -> Span {
+        let name = &config.nbd.export;
+        if self.are_named { error_span!("volume", name) } else { Span::none() }
     }
 
     /// Names the volume in an error, if volumes are named.
