@@ -167,43 +167,43 @@ fn exports_are_listed_and_others_are_refused_by_name() {
 
 #[test]
 fn what_was_durable_in_both_volumes_survives_kills_under_load() {
-    let cache = of_two();
     let mut random = SplitMix64::new(21);
-    let volumes = ["db", "web"];
-    let mut models: Vec<Vec<Model>> = volumes
-        .iter()
-        .map(|_| (0..CLIENTS).map(|client| Model::new(client * PAGES, PAGES)).collect())
-        .collect();
-    for _ in 0..4 {
-        let engine = cache.start();
-        thread::scope(|scope| {
-            for (volume, models) in volumes.iter().zip(&mut models) {
+    for shards in [1, 2] {
+        let mut cache = of_two();
+        cache.set("shards", shards);
+        let of_one = || (0..CLIENTS).map(|client| Model::new(client * PAGES, PAGES)).collect();
+        let mut models: Vec<(&str, Vec<Model>)> = vec![("db", of_one()), ("web", of_one())];
+        for _ in 0..3 {
+            let engine = cache.start();
+            thread::scope(|scope| {
+                for (volume, models) in &mut models {
+                    for model in models {
+                        let mut client = engine.client_of(volume);
+                        let mut random = SplitMix64::new(random.bits());
+                        scope.spawn(move || while step(&mut client, model, &mut random).is_ok() {});
+                    }
+                }
+                thread::sleep(Duration::from_millis(100 + random.bits() % 300));
+                engine.kill();
+            });
+            let engine = cache.start();
+            for (volume, models) in &mut models {
                 for model in models {
-                    let mut client = engine.client_of(volume);
-                    let mut random = SplitMix64::new(random.bits());
-                    scope.spawn(move || while step(&mut client, model, &mut random).is_ok() {});
+                    let found = range(&mut engine.client_of(volume), model);
+                    model.recover(&found);
                 }
             }
-            thread::sleep(Duration::from_millis(100 + random.bits() % 300));
             engine.kill();
-        });
+        }
         let engine = cache.start();
-        for (volume, models) in volumes.iter().zip(&mut models) {
+        for (volume, models) in &models {
             for model in models {
                 let found = range(&mut engine.client_of(volume), model);
-                model.recover(&found);
+                assert!(found == model.read(0, model.sectors()), "{volume}");
             }
         }
-        engine.kill();
+        engine.stop();
     }
-    let engine = cache.start();
-    for (volume, models) in volumes.iter().zip(&models) {
-        for model in models {
-            let found = range(&mut engine.client_of(volume), model);
-            assert!(found == model.read(0, model.sectors()), "{volume}");
-        }
-    }
-    engine.stop();
 }
 
 #[test]
