@@ -9,6 +9,7 @@ use thermocline_core::random::SplitMix64;
 
 use super::crashes::{CLIENTS, PAGES, range, step};
 use super::faults::Full;
+use super::guest::Machine;
 use super::metrics::samples;
 use super::model::Model;
 use super::{Cache, Client, Engine, fails, flush, json, text};
@@ -307,6 +308,38 @@ fn each_volume_ends_as_its_own_configuration_says() {
         assert_eq!(dirty("web"), 0);
         assert!(cache.bytes("web.img")[..300 * PAGE].iter().all(|&byte| byte == 2));
     }
+}
+
+#[test]
+fn each_volume_has_its_own_guests_shadows_and_recording() {
+    let mut cache = of_two();
+    let mut config: toml::Table = cache.config_text().parse().unwrap();
+    let volumes = config["volume"].as_array_mut().unwrap();
+    for (volume, socket) in volumes.iter_mut().zip(["db.sock", "web.sock"]) {
+        let more = format!("[vhost_user]\nsocket = {socket:?}");
+        volume.as_table_mut().unwrap().extend(more.parse::<toml::Table>().unwrap());
+    }
+    let more = "shadow = [\"lru\"]\nshadow_sample = 1.0\n[record]\npath = \"web.csv.zst\"";
+    volumes[1].as_table_mut().unwrap().extend(more.parse::<toml::Table>().unwrap());
+    cache.replace(&config.to_string());
+    let engine = cache.start();
+    for (socket, export, byte) in [("db.sock", "db", 3), ("web.sock", "web", 4)] {
+        let mut guest = Machine::new().connect(&cache.path(socket), 2, 0);
+        for page in 0..20 {
+            assert_eq!(guest.write(page * 8, &[byte; PAGE]), 0);
+        }
+        check(&mut engine.client_of(export), 20, byte);
+    }
+    engine.wait_for("the recording to have all of it", || {
+        let recording = &status_of(&engine, "web")["recording"];
+        (recording["accesses"] == 40).then_some(())
+    });
+    assert_eq!(status_of(&engine, "db")["recording"], Value::Null);
+    let shadows = |volume| status_of(&engine, volume)["shadows"].as_array().unwrap().len();
+    assert_eq!([shadows("db"), shadows("web")], [0, 2], "and the policy that runs");
+    assert!(engine.get("/shadows?volume=web").contains("\"lru\""));
+    engine.stop();
+    assert!(cache.path("web.csv.zst").exists() && !cache.path("web.sock").exists());
 }
 
 #[test]
