@@ -1,14 +1,17 @@
-//! Chains of blocks through tiers: blocks a second on one core.
+//! Chains of blocks through tiers: blocks a second on one core, and how many times as many as the first
+//! policy handles.
 //!
 //! The prompts are conversations made here, so that the run needs no file; others may be given. Policies
-//! run in alternation, and the median
-//! of several is taken.
+//! run in alternation, and the median of several is taken. Policies of RAM and flash run on the last two
+//! of three tiers. At the end come orders of recency that put the heads of chains in first, so that a block
+//! of which others go on is always the oldest: without and with the rule that leaves go first.
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use thermocline_lab::kv::run_kv;
+use thermocline_core::kv::{Order, Victim};
+use thermocline_lab::kv::{KvConfiguration, run_kv};
 use thermocline_lab::spec::{KvSpec, Selection, TierSpec};
 use thermocline_lab::{TierSize, Watch};
 use thermocline_trace::prompts::{Conversations, PromptOptions, PromptTrace, Tail};
@@ -28,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "lru,sglang-hicache,mooncake-lru,s3-fifo,demote,d-hfa,ulc"
+        default_value = "lru,sglang-hicache,mooncake-lru,s3-fifo,demote,d-hfa,ulc,hat"
     )]
     policies: Vec<String>,
     /// Traces of prompts to run as well
@@ -47,28 +50,50 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// The configurations to compare, each with a name.
+fn ways(policies: &[String], trace: &PromptTrace) -> Result<Vec<(String, KvConfiguration)>> {
+    let tier = |(name, percent)| TierSpec::new(name, &[TierSize::FootprintPercent(percent)]);
+    let tiers = [("l1", 0.2), ("l2", 2.0), ("l3", 20.0)].map(tier);
+    let mut ways = vec![];
+    for name in policies {
+        let policies = Selection::new(std::slice::from_ref(name));
+        let on_all = KvSpec { policies, tiers: tiers.to_vec(), ..KvSpec::default() };
+        let on_two = KvSpec { tiers: tiers[1..].to_vec(), ..on_all.clone() };
+        let found = on_all.configurations(trace).or_else(|_| on_two.configurations(trace))?;
+        ways.extend(found.into_iter().map(|found| (name.clone(), found)));
+    }
+    for victim in [Victim::Oldest, Victim::Leaf] {
+        let heads_first = KvSpec {
+            tiers: tiers.to_vec(),
+            order: Order::HeadFirst,
+            victim: Some(victim),
+            ..KvSpec::default()
+        };
+        let found = heads_first.configurations(trace)?;
+        let name = format!("lru, head, {}", victim.name());
+        ways.extend(found.into_iter().map(|found| (name.clone(), found)));
+    }
+    Ok(ways)
+}
+
 fn compare(name: &str, arguments: &Arguments, trace: &PromptTrace) -> Result<()> {
     let blocks = trace.blocks() as f64;
     println!("## {:.1} million blocks of {name}", blocks / 1e6);
-    let tier = |(name, percent)| TierSpec::new(name, &[TierSize::FootprintPercent(percent)]);
-    let spec = KvSpec {
-        policies: Selection::new(&arguments.policies),
-        tiers: [("l1", 0.2), ("l2", 2.0), ("l3", 20.0)].map(tier).to_vec(),
-        ..KvSpec::default()
-    };
-    let configurations = spec.configurations(trace)?;
-    let mut times = vec![vec![]; configurations.len()];
+    let ways = ways(&arguments.policies, trace)?;
+    let mut times = vec![vec![]; ways.len()];
     for _ in 0..arguments.runs {
-        for (configuration, times) in configurations.iter().zip(&mut times) {
+        for ((_, configuration), times) in ways.iter().zip(&mut times) {
             times.push(cpu_seconds(|| {
                 run_kv(trace, configuration, false, &Watch::default())?;
                 Ok(())
             })?);
         }
     }
-    for (configuration, times) in configurations.iter().zip(times) {
+    let mut first = None;
+    for ((name, _), times) in ways.iter().zip(times) {
         let rate = blocks / median(times) / 1e6;
-        println!("{:<16} {rate:>6.1} million blocks/s", configuration.policy.name);
+        let ratio = rate / *first.get_or_insert(rate);
+        println!("{name:<18} {rate:>6.1} million blocks/s, {ratio:>5.2} times the first");
     }
     Ok(())
 }

@@ -297,7 +297,7 @@ pub enum LabError {
         name: String,
     },
     /// No drive has this name.
-    #[error("unknown drive `{name}` (neither none nor a file whose name ends in .toml); {known}")]
+    #[error("unknown drive `{name}` (the name of a drive's file ends in .toml); {known}")]
     UnknownDrive {
         /// The name given.
         name: String,

@@ -365,7 +365,7 @@ fn figures_are_where_they_say() {
         processors_per_hour: Some(20.0),
         prices: number(4.0),
         rated_writes: number(1825.0),
-        drives: vec![TierDrive { tier: "l1".into(), drive: "mlc-sata-2011".into() }],
+        drives: vec![TierDrive { tier: "l1".into(), drive: "tlc-nvme".into() }],
         ..KvSpec::default()
     };
     let run = run(&trace, &spec);

@@ -117,11 +117,21 @@ fn wrong_rows_are_refused_with_their_place() {
         ),
         (row(1024, "1, 1"), "row 1: block 1 comes twice"),
         (format!("{good}\n{}", row(1024, "3, 2")), "row 2: block 2 follows another block"),
-        (format!("{good}\n{{\"timestamp\": 0, \"hash_ids\": []}}"), "`input_length` is missing"),
+        (
+            format!("{good}\n{{\"timestamp\": 0, \"hash_ids\": []}}"),
+            "row 2: `input_length` is missing: read as a record of Mooncake or Dynamo, which needs `input",
+        ),
         (format!("{good}\n{{\"timestamp\": "), "line 2: the last record has no end"),
         (r#"{"timestamp": -1, "input_length": 1, "hash_ids": [1]}"#.into(), "-1 is not a time"),
-        (r#"{"events": ["BlockStored"]}"#.into(), "no record of a prompt"),
-        ("time,size\n".into(), "line 1: no record of a prompt"),
+        (
+            format!("{good}\n{}", good.replace("1024", "-1")),
+            "line 2: a field has a wrong value (invalid",
+        ),
+        (
+            r#"{"events": ["BlockStored"]}"#.into(),
+            "row 1: no field tells the format: a trace of prompts has JSON records with `hash_ids` (Moon",
+        ),
+        ("time,size\n".into(), "line 1: this is not JSON (expected"),
         (String::new(), "no requests"),
     ] {
         let error = read_with(text.as_bytes(), PromptOptions::default()).unwrap_err().to_string();

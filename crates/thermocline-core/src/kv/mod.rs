@@ -11,6 +11,7 @@
 
 mod ages;
 mod family;
+mod leaves;
 mod places;
 mod policy;
 mod settings;

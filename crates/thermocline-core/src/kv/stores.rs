@@ -1,10 +1,10 @@
 //! Store of a place's blocks: an order of recency, or a replacement algorithm.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use core::fmt::Debug;
 
 use super::family::Family;
+use super::leaves::Leaves;
 use super::settings::{KvTier, Victim};
 use crate::config::Values;
 use crate::policy::multi::Stack;
@@ -12,17 +12,17 @@ use crate::policy::single::{Algorithm, Outcome, Replacement, Space};
 use crate::queue::Use;
 use crate::{Geometry, Ids, Inputs, Op, PageId};
 
-/// Blocks that a place keeps.
+/// Blocks that a place keeps. Callers pass a family where the leaves of chains leave first.
 pub trait Store: Debug {
     /// Takes a block out that the request in progress will put back, so that it is not in the way.
     /// Returns `false` if the store keeps it: its algorithm wants to see a hit.
-    fn take_out(&mut self, page: PageId) -> bool;
+    fn take_out(&mut self, page: PageId, family: Option<&Family>) -> bool;
 
     /// Takes a block out for good.
-    fn forget(&mut self, page: PageId);
+    fn forget(&mut self, page: PageId, family: Option<&Family>);
 
     /// Use a block, which enters if it is not there. Returns `false` if the store refuses it.
-    fn put(&mut self, page: PageId) -> bool;
+    fn put(&mut self, page: PageId, family: Option<&Family>) -> bool;
 
     /// Takes out a block that must leave since the last [`put`](Self::put); call it until there is none.
     fn next_victim(&mut self, family: Option<&Family>) -> Option<PageId>;
@@ -48,9 +48,8 @@ pub struct LruStore {
     batch_pages: u32,
     /// Blocks that still have to leave.
     owed: u32,
-    /// Time of each block's last use, counted in uses, if leaves are looked for.
-    stamps: Option<Box<[u64]>>,
-    uses: u64,
+    /// The leaves, if the store looks for them.
+    leaves: Option<Leaves>,
 }
 
 impl LruStore {
@@ -62,8 +61,7 @@ impl LruStore {
             fill_pages: tier.fill_pages,
             batch_pages: tier.batch_pages,
             owed: 0,
-            stamps: (victim == Victim::Leaf).then(|| vec![0; pages as usize].into_boxed_slice()),
-            uses: 0,
+            leaves: (victim == Victim::Leaf).then(|| Leaves::new(pages)),
         }
     }
 
@@ -72,37 +70,34 @@ impl LruStore {
         self.order.iter()
     }
 
-    /// Return the block from which no other of the store goes on, starting from the least recently
-    /// used one.
-    fn leaf(&self, mut page: PageId, family: &Family, stamps: &[u64]) -> PageId {
-        let is_here = |child: &PageId| self.order.contains(*child);
-        while let Some(child) =
-            family.children(page).filter(is_here).min_by_key(|child| stamps[child.index()])
-        {
-            page = child;
+    fn remove(&mut self, page: PageId, family: Option<&Family>) {
+        self.order.remove(page);
+        if let (Some(leaves), Some(family)) = (&mut self.leaves, family) {
+            leaves.leave(page, family);
         }
-        page
     }
 }
 
 impl Store for LruStore {
     #[inline]
-    fn take_out(&mut self, page: PageId) -> bool {
-        self.order.remove(page);
+    fn take_out(&mut self, page: PageId, family: Option<&Family>) -> bool {
+        self.remove(page, family);
         true
     }
 
-    fn forget(&mut self, page: PageId) {
-        self.order.remove(page);
+    fn forget(&mut self, page: PageId, family: Option<&Family>) {
+        self.remove(page, family);
     }
 
     #[inline]
-    fn put(&mut self, page: PageId) -> bool {
-        self.order.make_newest(page);
-        if let Some(stamps) = &mut self.stamps {
-            self.uses += 1;
-            stamps[page.index()] = self.uses;
+    fn put(&mut self, page: PageId, family: Option<&Family>) -> bool {
+        if let (Some(leaves), Some(family)) = (&mut self.leaves, family) {
+            if self.order.contains(page) {
+                leaves.leave(page, family);
+            }
+            leaves.enter(page, family);
         }
+        self.order.make_newest(page);
         if self.order.len() > self.fill_pages {
             self.owed = self.batch_pages.min(self.order.len());
         }
@@ -113,8 +108,8 @@ impl Store for LruStore {
     fn next_victim(&mut self, family: Option<&Family>) -> Option<PageId> {
         self.owed = self.owed.checked_sub(1)?;
         let oldest = self.order.oldest()?;
-        let victim = match (family, &self.stamps) {
-            (Some(family), Some(stamps)) => self.leaf(oldest, family, stamps),
+        let victim = match (&mut self.leaves, family) {
+            (Some(leaves), Some(family)) => leaves.take(oldest, family),
             _ => oldest,
         };
         self.order.remove(victim);
@@ -134,6 +129,9 @@ impl Store for LruStore {
         self.order.assert_invariants();
         assert_eq!(self.owed, 0, "a store that is over-full makes room at once");
         assert!(self.order.len() <= self.fill_pages, "a store holds what it is filled up to");
+        if let Some(leaves) = &self.leaves {
+            leaves.assert_invariants(|page| self.order.contains(page));
+        }
     }
 }
 
@@ -160,17 +158,17 @@ impl AlgorithmStore {
 }
 
 impl Store for AlgorithmStore {
-    fn take_out(&mut self, _page: PageId) -> bool {
+    fn take_out(&mut self, _page: PageId, _family: Option<&Family>) -> bool {
         false
     }
 
-    fn forget(&mut self, page: PageId) {
+    fn forget(&mut self, page: PageId, _family: Option<&Family>) {
         if let Some(algorithm) = &mut self.algorithm {
             algorithm.forget(page);
         }
     }
 
-    fn put(&mut self, page: PageId) -> bool {
+    fn put(&mut self, page: PageId, _family: Option<&Family>) -> bool {
         let Some(algorithm) = &mut self.algorithm else { return false };
         match algorithm.refer(page, Op::Read) {
             Outcome::Hit => true,

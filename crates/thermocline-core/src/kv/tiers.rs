@@ -150,7 +150,7 @@ impl<S: Store> KvTiers<S> {
             loop {
                 let is_held = |page: PageId| self.blocks[page.index()].held & 1 << place != 0;
                 let Some(page) = ages.next_expired(place, now, is_held) else { break };
-                self.stores[place].forget(page);
+                self.stores[place].forget(page, self.family.as_ref());
                 self.blocks[page.index()].held &= !(1 << place);
                 out.drop_copy(page, numbered(place));
                 self.expired += 1;
@@ -247,7 +247,7 @@ impl<S: Store> KvTiers<S> {
     #[inline]
     fn take_out(&mut self, place: usize, page: PageId) {
         let block = &mut self.blocks[page.index()];
-        if block.held & 1 << place != 0 && self.stores[place].take_out(page) {
+        if block.held & 1 << place != 0 && self.stores[place].take_out(page, self.family.as_ref()) {
             block.held &= !(1 << place);
             block.taken |= 1 << place;
         }
@@ -258,7 +258,7 @@ impl<S: Store> KvTiers<S> {
     fn forget(&mut self, places: u64, page: PageId) {
         let block = &mut self.blocks[page.index()];
         for place in bits(block.held & places) {
-            self.stores[place].forget(page);
+            self.stores[place].forget(page, self.family.as_ref());
         }
         block.taken |= block.held & places;
         block.held &= !places;
@@ -300,7 +300,7 @@ impl<S: Store> KvTiers<S> {
         out: &mut impl Sink,
     ) -> bool {
         let place = self.places.place(engine, tier);
-        if !self.stores[place].put(page) {
+        if !self.stores[place].put(page, self.family.as_ref()) {
             return false;
         }
         let block = &mut self.blocks[page.index()];

@@ -7,11 +7,12 @@
 //!
 //! * Source: none; our model of a solid-state drive, on a smaller drive with the same spare area, the
 //!   same garbage collection and the same number of blocks per erase unit.
-//! * State: 4 bytes per block that exists, and the drive: 8 bytes per page, 4 to 64 pages per slot.
+//! * State: 4 bytes per block that exists, and the drive: 8 bytes per page, 1 to 64 pages per slot.
 //! * Cost: that of the drive for the pages of a slot, per block that enters.
 //! * Deviations: (1) nothing is trimmed when a block leaves: its slot is filled again within the same
-//!   request once the tier is full. (2) An erase unit smaller than 2/64 of a block is taken for that. (3) A
-//!   tier smaller than the least drive of its kind has more spare area than the drive.
+//!   request once the tier is full. (2) An erase unit smaller than 2/64 of a block is taken for that, and one
+//!   larger than 16,384 blocks for 16,384. (3) A tier smaller than the least drive of its kind has more
+//!   spare area than the drive.
 
 use serde::Serialize;
 use thermocline_core::{Action, Actions, PageId, Tier};
@@ -20,12 +21,16 @@ use thermocline_device::ssd::{Allocation, GcBlocks, Mapping, Ssd, SsdConfig, Wri
 
 use crate::LabError;
 
-/// The least number of model pages per slot.
+/// The least number of model pages per slot, unless the erase unit would have too many.
 const SLOT_PAGES_MIN: u64 = 4;
 /// The greatest number of them.
 const SLOT_PAGES_MAX: u64 = 64;
 /// Model pages of an erase unit at least, so that it is rounded by little.
-const UNIT_PAGES_MIN: u64 = 8;
+const UNIT_PAGES_WANTED: u64 = 8;
+/// The fewest model pages of an erase unit that a drive takes.
+const UNIT_PAGES_MIN: u64 = 2;
+/// The most of them.
+const UNIT_PAGES_MAX: u64 = 16_384;
 
 /// A block without a slot.
 const NONE: u32 = u32::MAX;
@@ -190,15 +195,17 @@ fn erase_unit_bytes(config: &SsdConfig) -> u64 {
 
 /// Model pages of a slot and of an erase unit.
 fn scale(block_bytes: u64, unit_bytes: u64) -> (u64, u64) {
-    let fine = (UNIT_PAGES_MIN * block_bytes).div_ceil(unit_bytes);
-    let slot_pages = fine.clamp(SLOT_PAGES_MIN, SLOT_PAGES_MAX);
+    let fine = (UNIT_PAGES_WANTED * block_bytes).div_ceil(unit_bytes);
+    let most = (UNIT_PAGES_MAX * block_bytes / unit_bytes).max(1);
+    let slot_pages = fine.clamp(SLOT_PAGES_MIN, SLOT_PAGES_MAX).min(most);
     let unit_pages = (unit_bytes * slot_pages + block_bytes / 2) / block_bytes;
-    (slot_pages, unit_pages.max(2))
+    (slot_pages, unit_pages.clamp(UNIT_PAGES_MIN, UNIT_PAGES_MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kv::KV_MODELS;
 
     const BLOCKS: u32 = 8000;
 
@@ -252,8 +259,31 @@ mod tests {
         assert_eq!(scale(160 << 20, (24 * 48) << 20), (4, 29));
         assert_eq!(scale(160 << 20, 160 << 20), (8, 8));
         assert_eq!(scale(160 << 20, 2 << 20), (64, 2));
+        // 24 dies of 48 MiB: 8,192 blocks of 144 KiB, or 32,768 of 36 KiB.
+        assert_eq!(scale(144 << 10, (24 * 48) << 20), (2, 16_384));
+        assert_eq!(scale(36 << 10, (24 * 48) << 20), (1, 16_384));
         let rated = rated_writes(&tlc, 1.5);
         assert!((rated - 3000.0 / 0.882 / 1.5).abs() < 1e-9, "{rated}");
+    }
+
+    #[test]
+    fn every_preset_takes_blocks_of_every_model() {
+        for config in SsdConfig::presets() {
+            let models = KV_MODELS.iter().flat_map(|model| {
+                [1, 4, 16, 64, 256, 512].map(|tokens| (model.name, model.token_bytes * tokens))
+            });
+            for (model, block_bytes) in models {
+                let unit_bytes = erase_unit_bytes(config);
+                let (slot_pages, unit_pages) = scale(block_bytes, unit_bytes);
+                let drive = PlaceDrive::new(Tier(1), 3, block_bytes, 8, config);
+                let name = format!("{} {model} {block_bytes}", config.name);
+                drive.unwrap_or_else(|error| panic!("{name}: {error}"));
+                let ratio = unit_bytes as f64 / block_bytes as f64;
+                let found = unit_pages as f64 / slot_pages as f64;
+                let off = if (2.0 / 64.0..=16_384.0).contains(&ratio) { 0.25 } else { f64::MAX };
+                assert!((found / ratio - 1.0).abs() <= off, "{name}: {found} in place of {ratio}");
+            }
+        }
     }
 
     #[test]

@@ -93,6 +93,26 @@ impl PromptFormat {
         }
     }
 
+    /// Return the name of a record and the fields that it needs.
+    const fn record(self) -> &'static str {
+        match self {
+            Self::Mooncake | Self::Generated => {
+                "a record of Mooncake or Dynamo, which needs `input_length` or `input_tokens`, and \
+                 `hash_ids`"
+            }
+            Self::Bailian => {
+                "a record of Bailian, which needs `timestamp`, `chat_id`, `input_length` and `hash_ids`"
+            }
+            Self::LmCache => {
+                "a record of LMCache, which needs `timestamp`, `seq_len` and `chunk_hashes`"
+            }
+            Self::Agent => {
+                "a conversation of an agent, which needs `block_size` and `requests`, and for each \
+                 request `t`, `in` and `hash_ids`"
+            }
+        }
+    }
+
     /// Return the tokens of a block where the trace does not say so.
     const fn block_tokens(self) -> Option<u32> {
         match self {

@@ -41,7 +41,8 @@ impl PromptTrace {
                     let line = Position::Line(error.line() as u64);
                     let what = match error.classify() {
                         Category::Eof => "the last record has no end",
-                        Category::Io | Category::Syntax | Category::Data => "no record of a prompt",
+                        Category::Data => "a field has a wrong value",
+                        Category::Io | Category::Syntax => "this is not JSON",
                     };
                     Err((line, format!("{what} ({error})").into()))
                 }
@@ -55,7 +56,7 @@ impl PromptTrace {
             return Err(error);
         }
         if let Some((position, reason)) = failure {
-            let text = String::from("a trace of prompts");
+            let text = reading.expected();
             return Err(TraceError::Malformed { path, position, reason, text });
         }
         reading.finish()
@@ -150,6 +151,16 @@ impl<'a> Reading<'a> {
         })?;
         self.builder = Some(Builder::new(self.path, format, block_tokens, self.options.tail));
         Ok(format)
+    }
+
+    /// The records that the file should have, for an error about one.
+    fn expected(&self) -> String {
+        match &self.builder {
+            Some(builder) => format!("read as {}", builder.trace.format.record()),
+            None => "a trace of prompts has JSON records with `hash_ids` (Mooncake, Dynamo, Bailian), with \
+                     `chunk_hashes` (LMCache), or with `block_size` and `requests` (agents)"
+                .into(),
+        }
     }
 
     fn push(&mut self, row: &Row) -> Result<(), Reason> {

@@ -70,11 +70,7 @@ impl Record {
         match (&self.hash_ids, self.chat_id) {
             (Some(_), Some(_)) => Ok(PromptFormat::Bailian),
             (Some(_), None) => Ok(PromptFormat::Mooncake),
-            (None, _) => {
-                Err("this is no record of a prompt: there are hash_ids (Mooncake, Dynamo, \
-                Bailian), chunk_hashes (LMCache), or block_size and requests (agents)"
-                    .into())
-            }
+            (None, _) => Err("no field tells the format".into()),
         }
     }
 
