@@ -11,6 +11,12 @@ use super::check::{bad, within};
 use super::datasheet::Datasheet;
 use super::error::SsdError;
 use super::placement::Placement;
+use super::slc::SlcCache;
+use super::suspension::Suspension;
+
+pub use super::choices::{
+    Allocation, GcBlocks, GcUnit, Mapping, Scheduling, Victim, WriteCompletes,
+};
 
 /// A solid-state drive: geometry, times, controller and translation layer.
 ///
@@ -61,8 +67,7 @@ pub struct SsdConfig {
     pub command_ns: u32,
     /// Time of a byte on the bus, in nanoseconds, 0 to 1000.
     pub bus_ns_per_byte: f64,
-    /// Between the transfers of two planes that are programmed together (tDBSY), in nanoseconds, 0
-    /// to 10^6.
+    /// Between the transfers of two planes programmed together (tDBSY), in nanoseconds, 0 to 10^6.
     #[serde(default)]
     pub plane_gap_ns: u32,
     /// Operations of one kind on different planes of a die that wait together run together: programs
@@ -90,6 +95,9 @@ pub struct SsdConfig {
     /// Order of what waits for the same die.
     #[serde(default)]
     pub scheduling: Scheduling,
+    /// Programs and erases stop for reads of the host; it takes [`Scheduling::ReadFirst`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<Suspension>,
     /// When a write is done.
     #[serde(default)]
     pub write_completes: WriteCompletes,
@@ -98,8 +106,7 @@ pub struct SsdConfig {
     /// at most 2^40.
     #[serde(default)]
     pub write_buffer_bytes: u64,
-    /// Bandwidth of the link to the host, in megabytes (10^6 bytes) per second in each direction; 0
-    /// for a link that takes no time.
+    /// Bandwidth of the link to the host, in 10^6 bytes per second in each direction; 0: no delay.
     #[serde(default)]
     pub host_link_mb_per_s: f64,
     /// The link carries bytes in one direction at a time, as SATA does.
@@ -142,9 +149,12 @@ pub struct SsdConfig {
     /// Open blocks for writes of the host, 1 or 2; with 2, an identifier tells hot pages from cold.
     #[serde(default = "one")]
     pub streams: u32,
-    /// Placement handles by which the host says what belongs together; none in most drives.
+    /// Placement handles by which the host says what belongs together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+    /// Cells with one bit that take writes first; none in drives that write at one speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slc_cache: Option<SlcCache>,
     /// Of the free blocks the least worn is used first; otherwise the one that is free the longest.
     #[serde(default = "yes")]
     pub dynamic_wear: bool,
@@ -163,95 +173,6 @@ pub struct SsdConfig {
     /// Figures of the manufacturer, if the configuration stands for a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datasheet: Option<Datasheet>,
-}
-
-/// Order of operations on a die.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheduling {
-    /// Operations of a die run in the order in which they came, but for those of other planes that
-    /// run with an earlier one.
-    #[default]
-    Fifo,
-    /// Reads of the host overtake all else that waits for the die.
-    ReadFirst,
-}
-
-/// When a write is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WriteCompletes {
-    /// When its pages are programmed.
-    #[default]
-    Program,
-    /// When its bytes are in the chips, as in SSDsim.
-    Transfer,
-    /// When its bytes are in the drive's DRAM. A drive whose DRAM is protected against power loss
-    /// always does so; one without loses at a power failure what it acknowledged.
-    Buffer,
-}
-
-/// How addresses are mapped to flash pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mapping {
-    /// Every page can be anywhere in its plane, or, with [`Allocation::Dynamic`], in the drive.
-    #[default]
-    Page,
-    /// Whole blocks are mapped; a page keeps its place in the block.
-    Block,
-    /// Whole blocks are mapped, and each may have a log block for pages written again.
-    Bast,
-}
-
-/// Which plane a written page goes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Allocation {
-    /// The next one in turn that has room.
-    #[default]
-    Dynamic,
-    /// The one that its address gives.
-    Static,
-}
-
-/// What the threshold of garbage collection counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcUnit {
-    /// Pages that can be programmed, also those of blocks in use.
-    Pages,
-    /// Blocks of which no page is programmed.
-    #[default]
-    Blocks,
-}
-
-/// Which block is collected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Victim {
-    /// The one with the fewest valid pages; of several, the one that came to it first.
-    #[default]
-    Greedy,
-    /// The one with the least u / ((1 - u) age), where u is its share of valid pages.
-    CostBenefit,
-    /// The one with the fewest valid pages of some chosen at random.
-    DChoices,
-    /// The one that was filled first.
-    Fifo,
-    /// One chosen at random.
-    Random,
-}
-
-/// Where garbage collection puts the pages that it moves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcBlocks {
-    /// In blocks of their own.
-    #[default]
-    Separate,
-    /// Among the pages that the host writes; with two streams, among the cold ones.
-    Shared,
 }
 
 impl SsdConfig {
@@ -476,6 +397,7 @@ impl SsdConfig {
         within("command_ns", self.command_ns, 0, 1_000_000)?;
         within("bus_ns_per_byte", self.bus_ns_per_byte, 0.0, 1000.0)?;
         within("plane_gap_ns", self.plane_gap_ns, 0, 1_000_000)?;
+        self.suspension.map_or(Ok(()), |suspension| suspension.check(self.scheduling))?;
         within("read_overhead_us", self.read_overhead_us, 0.0, 1e6)?;
         within("write_overhead_us", self.write_overhead_us, 0.0, 1e6)
     }
@@ -504,6 +426,9 @@ impl SsdConfig {
         if let Some(placement) = self.placement {
             let is_alone = self.streams == 1 && self.mapping == Mapping::Page;
             placement.check(is_alone, self.gc_blocks == GcBlocks::Shared)?;
+        }
+        if let Some(cache) = self.slc_cache {
+            cache.check(self)?;
         }
         within("erase_limit", self.erase_limit, 1, u32::MAX)?;
         within("initial_bad_blocks", self.initial_bad_blocks, 0.0, 0.5)

@@ -9,8 +9,21 @@ use super::error::Exhausted;
 use super::ftl::Untimed;
 use super::geometry::NONE;
 use super::link::Direction;
+use super::service::SLC_LEVEL;
 use super::{Request, Ssd};
 use crate::request::{Completion, DeviceOp};
+
+/// A page of the host in the flash.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    plane: u32,
+    /// Its number among the pages of the flash.
+    pub(super) page: u32,
+    /// Which of the cell times it has.
+    level: u8,
+    /// Its physical page is not full, and is in the controller.
+    is_gathering: bool,
+}
 
 impl Ssd {
     /// Carries out a request in the map, and queues its flash operations.
@@ -79,38 +92,59 @@ impl Ssd {
     fn queue_reads(&mut self, pages: Range<u32>, owner: u32) -> [u32; 3] {
         let shift = self.config.pages_per_program.trailing_zeros();
         let (mut owed, mut at_once, mut unmapped) = (0, 0, 0);
-        // The physical page of the operation that is next: its plane, the place of a page, how many.
-        let mut next: Option<(u32, u32, u32, u8)> = None;
+        // The physical page of the operation that is next: its plane, its cell time, how many pages.
+        let mut next: Option<(u32, u32, u8, u8)> = None;
         for page in pages {
-            let flash_page = self.nand.page_of(page);
-            if flash_page == NONE {
+            let Some(Found { plane, page, level, is_gathering }) = self.find(page) else {
                 unmapped += 1;
                 continue;
-            }
-            let block = self.nand.geometry().block_of_page(flash_page);
-            let plane = self.nand.geometry().plane_of_block(block);
-            let within = flash_page - self.nand.first_page(block);
-            // Pages gather in the controller until the physical page is full.
-            let is_gathering = ((within >> shift) + 1) << shift > self.nand.block(block).written;
-            if is_gathering || self.service.is_buffered(plane, flash_page) {
+            };
+            if is_gathering || self.service.is_buffered(plane, page) {
                 at_once += 1;
                 continue;
             }
             match &mut next {
-                Some((physical, .., count)) if *physical == flash_page >> shift => *count += 1,
+                Some((physical, .., count)) if *physical == page >> shift => *count += 1,
                 _ => {
-                    if let Some((_, plane, within, count)) = next {
-                        self.service.read(plane, within, count, owner);
+                    if let Some((_, plane, level, count)) = next {
+                        self.service.read(plane, level, count, owner);
                     }
-                    next = Some((flash_page >> shift, plane, within, 1));
+                    next = Some((page >> shift, plane, level, 1));
                     owed += 1;
                 }
             }
         }
-        if let Some((_, plane, within, count)) = next {
-            self.service.read(plane, within, count, owner);
+        if let Some((_, plane, level, count)) = next {
+            self.service.read(plane, level, count, owner);
         }
         [owed, at_once, unmapped]
+    }
+
+    /// The place of a page of the host in the flash; none if it holds nothing.
+    pub(super) fn find(&self, page: u32) -> Option<Found> {
+        if let Some((slc, place)) = self.slc.as_ref().and_then(|slc| Some((slc, slc.find(page)?))) {
+            let is_gathering = slc.is_gathering(place);
+            return Some(Found {
+                plane: place.plane,
+                page: place.page,
+                level: SLC_LEVEL,
+                is_gathering,
+            });
+        }
+        let shift = self.config.pages_per_program.trailing_zeros();
+        let flash_page = self.nand.page_of(page);
+        if flash_page == NONE {
+            return None;
+        }
+        let block = self.nand.geometry().block_of_page(flash_page);
+        let within = flash_page - self.nand.first_page(block);
+        Some(Found {
+            plane: self.nand.geometry().plane_of_block(block),
+            page: flash_page,
+            level: self.service.read_level(within),
+            // Pages gather in the controller until the physical page is full.
+            is_gathering: ((within >> shift) + 1) << shift > self.nand.block(block).written,
+        })
     }
 
     /// Sends the pages that a flash operation has read, if any; the operation is done then.
@@ -138,6 +172,9 @@ impl Ssd {
     fn pad(&mut self, place: u32) -> u32 {
         if self.config.pages_per_program == 1 {
             return 0;
+        }
+        if self.slc.is_some() {
+            return self.pad_cache(place);
         }
         let mut owed = 0;
         for stream in 0..self.config.host_streams() as usize {
@@ -200,6 +237,9 @@ impl Ssd {
 
     /// Programs a page, in time if it is of a request; returns how many operations that waits for.
     fn program(&mut self, page: u32, stream: usize, place: Option<u32>) -> Result<u32, Exhausted> {
+        if let Some(done) = self.write_to_cache(page, place) {
+            return done;
+        }
         let Some(place) = place else {
             self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?;
             return Ok(0);
@@ -214,7 +254,12 @@ impl Ssd {
         let unit = self.config.mapping_unit_pages;
         let end = first + pages;
         self.recorder.host_trims += u64::from(pages);
-        (first.next_multiple_of(unit)..end - end % unit).for_each(|page| self.nand.trim(page));
+        for page in first.next_multiple_of(unit)..end - end % unit {
+            self.nand.trim(page);
+            if let Some(slc) = &mut self.slc {
+                slc.forget(page);
+            }
+        }
     }
 
     pub(super) fn complete(&mut self, place: u32, completed: &mut Vec<Completion>) {
@@ -222,6 +267,9 @@ impl Ssd {
         self.recorder.complete(op, self.now_ns - arrival_ns);
         completed.push(Completion { ticket, at: Nanos(self.now_ns) });
         self.in_service -= 1;
+        if self.in_service == 0 {
+            self.idle_since_ns = self.now_ns;
+        }
         self.free_places.push(place);
     }
 }

@@ -30,7 +30,12 @@ pub struct SsdMetrics {
     pub host_trims: u64,
     /// Pages read to complete mapping units of which the host wrote a part.
     pub unit_reads: u64,
-    /// Pages programmed for the host, with the rest of mapping units.
+    /// Pages programmed in the cache of one bit per cell. They are in no other figure.
+    pub slc_programs: u64,
+    /// Erases of the blocks of that cache.
+    pub slc_erases: u64,
+    /// Pages programmed for the host, with the rest of mapping units; with a cache of one bit per cell,
+    /// those that were folded.
     pub host_programs: u64,
     /// Pages copied by garbage collection, or by merges of block mappings.
     pub gc_copies: u64,

@@ -20,9 +20,11 @@
 //!   served in any order.
 
 mod check;
+mod choices;
 mod config;
 mod datasheet;
 mod error;
+mod folding;
 mod ftl;
 mod geometry;
 mod host;
@@ -32,7 +34,10 @@ mod nand;
 mod placement;
 mod precondition;
 mod random;
+mod reporting;
 mod service;
+mod slc;
+mod suspension;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -48,6 +53,7 @@ use self::metrics::Recorder;
 use self::nand::Nand;
 use self::random::SplitMix64;
 use self::service::{Passed, Service};
+use self::slc::Slc;
 use crate::request::{Completion, DeviceOp, DeviceRequest, Ticket};
 
 pub use self::config::{
@@ -58,6 +64,8 @@ pub use self::error::SsdError;
 pub use self::metrics::{BlockErases, Lifetime, SsdMetrics};
 pub use self::placement::{Isolation, Placement};
 pub use self::precondition::Precondition;
+pub use self::slc::SlcCache;
+pub use self::suspension::Suspension;
 
 /// The latest arrival, in nanoseconds; the other half of the clock is for service.
 const LATEST_ARRIVAL_NS: u64 = u64::MAX / 2;
@@ -92,6 +100,13 @@ pub struct Ssd {
     nand: Nand,
     ftl: Ftl,
     service: Service,
+    slc: Option<Slc>,
+    /// Pages on their way out of the cache.
+    folding: Vec<u32>,
+    /// Idle time after which the drive folds; [`NEVER`] if it does not do so.
+    fold_after_ns: u64,
+    /// Time at which the last request in service was done.
+    idle_since_ns: u64,
     /// Tells hot pages from cold if there are two streams.
     identifier: Option<BoxedIdentifier>,
     /// The placement handle of requests to come.
@@ -161,6 +176,15 @@ impl Ssd {
         Ok(Self {
             ftl: Ftl::new(config, &nand),
             service: Service::new(config, nand.geometry()),
+            slc: config
+                .slc_cache
+                .map(|cache| Slc::new(&cache, config, nand.geometry(), nand.logical_pages())),
+            folding: vec![],
+            fold_after_ns: config
+                .slc_cache
+                .and_then(|cache| cache.fold_after_us)
+                .map_or(NEVER, us_to_ns),
+            idle_since_ns: 0,
             nand,
             identifier: identifier.filter(|_| config.streams > 1),
             handle: 0,
@@ -262,6 +286,9 @@ impl Ssd {
         {
             next_ns = next_ns.min(arrival.0.0.max(self.now_ns));
         }
+        if self.slc.is_some() {
+            next_ns = next_ns.min(self.next_folding_ns());
+        }
         if self.has_delays {
             for queue in self.decoding.iter().chain([&self.leaving]) {
                 next_ns = next_ns.min(queue.front().map_or(NEVER, |next| next.0));
@@ -281,7 +308,7 @@ impl Ssd {
         let end = first + request.pages;
         match request.op {
             DeviceOp::Read => {
-                let unmapped = (first..end).filter(|&page| self.nand.page_of(page) == NONE);
+                let unmapped = (first..end).filter(|&page| self.find(page).is_none());
                 self.recorder.unmapped_reads += unmapped.count() as u64;
                 self.recorder.host_reads += u64::from(request.pages);
             }
@@ -346,61 +373,14 @@ impl Ssd {
                 return Err(self.end());
             }
         }
+        if self.fold_all().is_err() {
+            return Err(self.end());
+        }
         if let Some(identifier) = &mut self.identifier {
             identifier.reset();
         }
         self.reset_metrics();
         Ok(())
-    }
-
-    /// Begins to count anew. Erases per block and retired blocks stay, as wear does.
-    pub fn reset_metrics(&mut self) {
-        self.host_writes_before += self.recorder.host_writes;
-        self.recorder = Recorder::new(self.nand.erases);
-        self.ftl.reset_tally();
-        self.service.reset_metrics(self.now_ns);
-    }
-
-    /// For how long its parts worked, added up.
-    pub(crate) fn busy_ns(&self) -> u64 {
-        self.service.busy_ns(self.now_ns)
-    }
-
-    /// What was done so far.
-    pub fn metrics(&self) -> SsdMetrics {
-        let tally = self.ftl.tally();
-        let programs = tally.host_programs + tally.gc_copies + tally.wear_copies;
-        let host_writes = self.recorder.host_writes;
-        // The flash counts reclaim units, of which each block bears the same.
-        let unit_blocks = self.config.unit_blocks();
-        SsdMetrics {
-            host_reads: self.recorder.host_reads,
-            unmapped_reads: self.recorder.unmapped_reads,
-            host_writes,
-            host_trims: self.recorder.host_trims,
-            unit_reads: self.recorder.unit_reads,
-            host_programs: tally.host_programs,
-            gc_copies: tally.gc_copies,
-            wear_copies: tally.wear_copies,
-            switch_merges: tally.switch_merges,
-            partial_merges: tally.partial_merges,
-            full_merges: tally.full_merges,
-            erase_count: (self.nand.erases - self.recorder.erases_before) * u64::from(unit_blocks),
-            block_erases: BlockErases::of(&self.nand),
-            retired_blocks: self.nand.retired * unit_blocks,
-            write_amplification: match host_writes {
-                0 => 1.0,
-                _ => programs as f64 / host_writes as f64,
-            },
-            read_response_us: self.recorder.read_response_us(),
-            write_response_us: self.recorder.write_response_us(),
-            elapsed_ns: self.service.elapsed_ns(self.now_ns),
-            channel_utilisation: self.service.channel_utilisation(self.now_ns),
-            chip_busy_ns: self.service.chip_busy_ns(self.now_ns),
-            blocks: self.nand.blocks.len() as u64 * u64::from(unit_blocks),
-            erase_limit: self.config.erase_limit,
-            page_bytes: self.config.page_bytes,
-        }
     }
 
     /// Pages that the host sees; they are numbered from 0.
@@ -409,19 +389,14 @@ impl Ssd {
     }
 
     /// Where a page is: its flash page, numbered over the whole drive, channel by channel, chip by
-    /// chip, die by die, plane by plane, block by block. None if it holds nothing.
+    /// chip, die by die, plane by plane, block by block; those of a cache of one bit per cell come after
+    /// all others. None if it holds nothing.
     ///
     /// # Errors
     /// [`SsdError::BeyondDrive`] if the drive has no such page.
     pub fn flash_page_of(&self, page: u64) -> Result<Option<u64>, SsdError> {
         let request = DeviceRequest { op: DeviceOp::Read, page, pages: 1 };
-        let flash_page = self.nand.page_of(self.check(request)?);
-        Ok(Some(flash_page).filter(|&page| page != NONE).map(u64::from))
-    }
-
-    /// Memory that grows with the drive, in bytes.
-    pub fn memory_bytes(&self) -> usize {
-        self.nand.memory_bytes() + self.ftl.memory_bytes()
+        Ok(self.find(self.check(request)?).map(|found| found.page.into()))
     }
 
     /// Checks the invariants.
@@ -431,6 +406,9 @@ impl Ssd {
     pub fn assert_invariants(&self) {
         self.nand.assert_invariants();
         self.ftl.assert_invariants(&self.nand);
+        if let Some(slc) = &self.slc {
+            slc.assert_invariants(|page| self.nand.page_of(page) != NONE);
+        }
         let outstanding = self.requests.len() - self.free_places.len();
         let in_service = outstanding - self.arrivals.len();
         assert_eq!(in_service, self.in_service as usize, "every request waits or is in service");
@@ -506,6 +484,9 @@ impl Ssd {
             } else {
                 self.decoding[which].push_back((ready_ns, place));
             }
+        }
+        if self.slc.is_some() {
+            self.fold_when_idle()?;
         }
         if !self.pass(to_ns, completed) {
             self.service.begin(self.now_ns);

@@ -9,28 +9,39 @@
 //! that has fallen behind thus catches up alone. Without cache registers the next operation enters when the former
 //! has left; with them, as soon as the first stage is empty, and each stage holds one.
 //!
+//! A drive may interrupt the program or erase that the cells are at for reads of the host: the cells stop,
+//! what has entered behind it steps aside, and both go on when no read is left.
+//!
 //! An operation is for a physical page, which may hold several pages. Those that the host writes, and
 //! those that garbage collection moves, gather in the controller until a physical page is full.
 //!
 //! * Source: the operations of the ONFI specification, section 5; the times of SSDsim (Hu et al.,
-//!   ICS '11) for pages, planes and copyback.
-//! * State: 16 bytes per waiting operation, about 300 per die, 16 per event.
+//!   ICS '11) for pages, planes and copyback; Wu and He, *Reducing SSD Read Latency via NAND Flash Program
+//!   and Erase Suspension*, FAST '12, for suspension.
+//! * State: 16 bytes per waiting operation, about 300 per die, 16 per event; with suspension 170 per
+//!   interrupted operation.
 //! * Cost: O(log dies) per stage of an operation; O(1) per operation that nothing can hinder.
 //! * Deviations: (1) planes work together whatever pages they work on, where older chips need equal
 //!   places in their blocks; (2) with completion at the transfer, planes that are programmed together
-//!   complete together; (3) no suspension of programs and erases; (4) a read that overtakes the
+//!   complete together; (3) an operation that was interrupted takes as long as it had left, where cells
+//!   may repeat a part of it, and an interruption lasts as long as reads come; copybacks are not
+//!   interrupted; (4) a read that overtakes the
 //!   program of its page is read from the cells all the same, unless the write buffer has it. (5) The
 //!   pages that garbage collection gathers are safe at a power failure. (6) With reclaim units of several
 //!   blocks, the places in word lines are counted through the unit.
 
+mod accounts;
 mod charge;
 mod metrics;
+mod suspending;
+mod times;
 mod unhindered;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::check::{round_ns, us_to_ns};
+use self::suspending::{Latencies, Suspended};
+use self::times::Times;
 use super::config::{Scheduling, SsdConfig, WriteCompletes};
 use super::geometry::{Geometry, NONE};
 use super::placement::HANDLES_MOST;
@@ -71,6 +82,9 @@ struct Operation {
     /// Pages that the bus carries.
     pages: u8,
 }
+
+/// The level of pages in the cache of one bit per cell, which no other page has beside it.
+pub(crate) const SLC_LEVEL: u8 = 15;
 
 /// The owner of programs that free the buffer.
 const BUFFERED: u32 = NONE - 1;
@@ -115,6 +129,14 @@ struct Unit {
     /// Operations in the queues and among the reads.
     waiting: u32,
     is_touched: bool,
+    /// The operation that was interrupted.
+    suspended: Option<Box<Suspended>>,
+    /// Stops of the operation that the cells are at, or that was interrupted last.
+    interruptions: u32,
+    /// Time at which the cells have stopped the interrupted operation.
+    stopped_ns: u64,
+    /// Time at which the cells are done with their operation.
+    cells_end_ns: u64,
     /// Since when it works; none if it does not.
     busy_since_ns: Option<u64>,
     busy_ns: u64,
@@ -138,17 +160,6 @@ struct Buffered {
     /// Physical pages that are full and not yet programmed, in the order of their programs: the
     /// first flash page of each, and how many of its pages are the buffer's.
     programs: VecDeque<(u32, u8)>,
-}
-
-/// Times in nanoseconds.
-#[derive(Clone, Debug)]
-struct Times {
-    command: u64,
-    transfer: u64,
-    plane_gap: u64,
-    reads: Vec<u64>,
-    programs: Vec<u64>,
-    erase: u64,
 }
 
 /// The buses and dies of a drive.
@@ -184,13 +195,14 @@ pub(crate) struct Service {
     gc_time: bool,
     reads_overtake: bool,
     completes_at_transfer: bool,
+    /// Latencies of a drive that interrupts programs and erases.
+    latencies: Option<Latencies>,
     since_ns: u64,
 }
 
 impl Service {
     /// Of a configuration that was checked.
     pub(crate) fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
-        let to_ns = |times: &[f64]| times.iter().map(|&us| us_to_ns(us)).collect();
         Self {
             units: vec![
                 Unit {
@@ -209,14 +221,7 @@ impl Service {
             },
             programmed: 0,
             released: vec![],
-            times: Times {
-                command: config.command_ns.into(),
-                transfer: round_ns(f64::from(config.page_bytes) * config.bus_ns_per_byte),
-                plane_gap: config.plane_gap_ns.into(),
-                reads: to_ns(&config.read_us),
-                programs: to_ns(&config.program_us),
-                erase: us_to_ns(config.erase_us),
-            },
+            times: Times::new(config),
             program_shift: config.pages_per_program.trailing_zeros(),
             planes_per_unit: geometry.planes_per_unit,
             planes_per_die: small(geometry.planes_per_die),
@@ -229,6 +234,7 @@ impl Service {
             gc_time: config.gc_time,
             reads_overtake: config.scheduling == Scheduling::ReadFirst,
             completes_at_transfer: config.write_completes == WriteCompletes::Transfer,
+            latencies: config.suspension.map(Latencies::new),
             since_ns: 0,
         }
     }
@@ -238,12 +244,22 @@ impl Service {
         self.events.peek().map_or(u64::MAX, |next| time_of(next.0))
     }
 
+    /// Return `true` if nothing is at work, and nothing waits to begin.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.events.is_empty() && self.touched.is_empty() && self.released.is_empty()
+    }
+
     /// The code of the next stage that is done until then.
     pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<u32> {
-        if self.next_event_ns() > until_ns {
-            return None;
+        loop {
+            if self.next_event_ns() > until_ns {
+                return None;
+            }
+            let next = self.events.pop()?.0;
+            if self.latencies.is_none() || self.is_valid(code_of(next), time_of(next)) {
+                return Some(code_of(next));
+            }
         }
-        self.events.pop().map(|next| code_of(next.0))
     }
 
     fn schedule(&mut self, at_ns: u64, code: u32) {
@@ -255,16 +271,30 @@ impl Service {
         Charge::new(self, owner, stream)
     }
 
-    /// Queues a read of the host: pages of the physical page that `within` is in.
-    pub(crate) fn read(&mut self, plane: u32, within: u32, pages: u8, owner: u32) {
-        let operation = Operation {
-            owner,
-            plane: self.plane_in_unit(plane),
-            kind: Kind::Read,
-            levels: level(within >> self.program_shift, &self.times.reads),
-            pages,
-        };
-        self.push(plane, operation, self.reads_overtake);
+    /// For what the drive folds.
+    pub(crate) const fn charge_folding(&mut self) -> Charge<'_> {
+        Charge::folding(self)
+    }
+
+    /// Which of the cell times a read has of the physical page that `within` is in.
+    pub(crate) fn read_level(&self, within: u32) -> u8 {
+        level(within >> self.program_shift, &self.times.reads)
+    }
+
+    /// Queues a read of pages of a physical page; one of the host may overtake.
+    pub(crate) fn read(&mut self, plane: u32, levels: u8, pages: u8, owner: u32) {
+        self.queue_read(plane, levels, pages, owner, self.reads_overtake);
+    }
+
+    /// Queues the read of pages that leave the cache of one bit per cell.
+    pub(crate) fn read_to_fold(&mut self, plane: u32, pages: u8) {
+        self.queue_read(plane, SLC_LEVEL, pages, NONE, false);
+    }
+
+    fn queue_read(&mut self, plane: u32, levels: u8, pages: u8, owner: u32, overtakes: bool) {
+        let plane_in_unit = self.plane_in_unit(plane);
+        let operation = Operation { owner, plane: plane_in_unit, kind: Kind::Read, levels, pages };
+        self.push(plane, operation, overtakes);
     }
 
     /// Return `true` if the buffer has a flash page whose program is queued or on its way.
@@ -400,27 +430,37 @@ impl Service {
     /// Moves operations of a unit from stage to stage, the last first, and lets new ones in.
     fn go_on(&mut self, index: u32, now_ns: u64) {
         let unit = &mut self.units[index as usize];
-        let [entering, cells, leaving] = &mut unit.stages;
+        let [_, cells, leaving] = &mut unit.stages;
         let leaves = cells.phase == Phase::Done && leaving.phase == Phase::Empty;
         if leaves {
             *leaving = *cells;
             cells.phase = Phase::Empty;
         }
+        if self.latencies.is_some() {
+            self.suspend(index, now_ns);
+        }
+        let unit = &mut self.units[index as usize];
+        let [entering, cells, _] = &mut unit.stages;
         if entering.phase == Phase::Done && cells.phase == Phase::Empty {
             *cells = *entering;
             entering.phase = Phase::Empty;
             cells.phase = Phase::Working;
             let takes_ns = self.times.of_cells(cells.operations());
-            let at_ns = now_ns.saturating_add(takes_ns);
+            let at_ns = now_ns.max(unit.stopped_ns).saturating_add(takes_ns);
+            unit.cells_end_ns = at_ns;
+            if unit.suspended.is_none() {
+                unit.interruptions = 0;
+            }
             self.schedule(at_ns, code(index, CELLS));
         }
+        let waits_for_reads = self.latencies.is_some() && self.resume(index, now_ns);
         let is_free = |stage: &Stage| stage.phase == Phase::Empty;
         let [entering, cells, leaving] = &self.units[index as usize].stages;
         let has_room =
             is_free(entering) && (self.cache_register || (is_free(cells) && is_free(leaving)));
-        let enters = has_room && self.take_in(index);
+        let enters = has_room && !waits_for_reads && self.take_in(index);
         let unit = &mut self.units[index as usize];
-        let is_busy = enters || !unit.stages.iter().all(is_free);
+        let is_busy = enters || unit.suspended.is_some() || !unit.stages.iter().all(is_free);
         match (is_busy, unit.busy_since_ns) {
             (true, None) => unit.busy_since_ns = Some(now_ns),
             (false, Some(since_ns)) => {
@@ -497,6 +537,8 @@ impl Service {
         self.programmed = 0;
         for unit in &mut self.units {
             unit.stages = [Stage::default(); STAGES];
+            unit.suspended = None;
+            unit.stopped_ns = 0;
             unit.queues.iter_mut().for_each(VecDeque::clear);
             unit.reads.clear();
             unit.waiting = 0;
@@ -508,46 +550,6 @@ impl Service {
             channel.commands.clear();
             channel.transfers.clear();
         }
-    }
-
-    /// How often each request in service is an owner of an operation, counted down from `owed`.
-    pub(crate) fn settle(&self, owed: &mut [u32]) {
-        for unit in &self.units {
-            let running = unit.stages.iter().filter(|stage| stage.phase != Phase::Empty);
-            let running = running.flat_map(Stage::operations);
-            let queued = unit.queues.iter().flatten().map(|entry| &entry.1);
-            for operation in running.chain(queued).chain(&unit.reads) {
-                if operation.owner < BUFFERED {
-                    owed[operation.owner as usize] -= 1;
-                }
-            }
-        }
-    }
-
-    /// Pages of the host that the buffer holds.
-    pub(crate) fn buffered_pages(&self) -> u32 {
-        let pages = self.buffered.iter().flat_map(|buffered| {
-            let waiting = buffered.programs.iter().map(|program| program.1);
-            waiting.chain(buffered.gathered)
-        });
-        pages.map(u32::from).sum::<u32>() + self.programmed
-    }
-}
-
-impl Times {
-    /// The longest cell time of operations that run together.
-    fn of_cells(&self, operations: &[Operation]) -> u64 {
-        let of_one = |operation: &Operation| {
-            let read = self.reads[usize::from(operation.levels & 15)];
-            let program = self.programs[usize::from(operation.levels >> 4)];
-            match operation.kind {
-                Kind::Read => read,
-                Kind::Program => program,
-                Kind::Copyback => read + program,
-                Kind::Erase => self.erase,
-            }
-        };
-        operations.iter().map(of_one).max().unwrap_or(0)
     }
 }
 

@@ -8,6 +8,8 @@ mod gc;
 mod mapping_unit;
 mod model;
 mod placement;
+mod slc;
+mod suspension;
 mod time;
 mod wear;
 

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use thermocline_core::Nanos;
 use thermocline_device::queueing::{DeviceOp, DeviceRequest, QueueingDevice};
-use thermocline_device::ssd::{GcUnit, Precondition, Scheduling, Ssd, SsdConfig, WriteCompletes};
+use thermocline_device::ssd::{
+    GcUnit, Precondition, Scheduling, Ssd, SsdConfig, Suspension, WriteCompletes,
+};
 
 use super::{
     Random, assert_close, closed_loop, drain, drive, preset, read, request, run, tiny,
@@ -314,22 +316,33 @@ pub(super) fn any_request(pages: u64) -> impl Strategy<Value = DeviceRequest> {
 }
 
 fn any_timed() -> impl Strategy<Value = SsdConfig> {
-    let switches = any::<[bool; 6]>();
+    let switches = any::<[bool; 7]>();
     (switches, 1_u32..6, prop::sample::select(vec![0.0, 2.0])).prop_map(
-        |([multi, interleave, copyback, cache, first, early], queue_depth, overhead)| SsdConfig {
-            multi_plane: multi,
-            interleave,
-            copyback,
-            cache_register: cache,
-            scheduling: if first { Scheduling::ReadFirst } else { Scheduling::Fifo },
-            write_completes: if early { WriteCompletes::Transfer } else { WriteCompletes::Program },
-            queue_depth,
-            read_overhead_us: overhead,
-            gc_unit: GcUnit::Pages,
-            gc_threshold: 0.2,
-            blocks_per_plane: 24,
-            pages_per_block: 8,
-            ..wide()
+        |([multi, interleave, copyback, cache, first, stops, early], queue_depth, overhead)| {
+            SsdConfig {
+                suspension: (first && stops).then_some(Suspension {
+                    program_us: 5.0,
+                    erase_us: 20.0,
+                    times: 2,
+                }),
+                multi_plane: multi,
+                interleave,
+                copyback,
+                cache_register: cache,
+                scheduling: if first { Scheduling::ReadFirst } else { Scheduling::Fifo },
+                write_completes: if early {
+                    WriteCompletes::Transfer
+                } else {
+                    WriteCompletes::Program
+                },
+                queue_depth,
+                read_overhead_us: overhead,
+                gc_unit: GcUnit::Pages,
+                gc_threshold: 0.2,
+                blocks_per_plane: 24,
+                pages_per_block: 8,
+                ..wide()
+            }
         },
     )
 }

@@ -2,7 +2,7 @@
 
 use super::super::ftl::{Cause, Work};
 use super::super::geometry::NONE;
-use super::{BUFFERED, Kind, Operation, Service, level, small};
+use super::{BUFFERED, Kind, Operation, SLC_LEVEL, Service, level, small};
 
 /// Puts the work of one request into the queues.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Charge<'a> {
     owed: u32,
     /// What is moved from one physical page.
     copying: Option<Copying>,
+    /// `true` if what is programmed is not the host's, but folded.
+    folds: bool,
 }
 
 /// Pages that garbage collection moves from one physical page, and the physical page that they fill.
@@ -31,7 +33,46 @@ struct Copying {
 
 impl<'a> Charge<'a> {
     pub(super) const fn new(service: &'a mut Service, owner: u32, stream: usize) -> Self {
-        Self { service, owner, stream, owed: 0, copying: None }
+        Self { service, owner, stream, owed: 0, copying: None, folds: false }
+    }
+
+    /// For pages that the drive folds, for which no request waits.
+    pub(super) const fn folding(service: &'a mut Service) -> Self {
+        Self { service, owner: NONE, stream: 0, owed: 0, copying: None, folds: true }
+    }
+
+    /// A page of the cache of one bit per cell is programmed for the host; its physical page may be full
+    /// with it.
+    pub(crate) fn program_in_cache(&mut self, plane: u32, page: u32, is_full: bool) {
+        self.program_with(plane, page, is_full, SLC_LEVEL);
+    }
+
+    fn program_with(&mut self, plane: u32, page: u32, is_full: bool, level: u8) {
+        let service = &mut *self.service;
+        let pages = 1 << service.program_shift;
+        let mut owner = self.owner;
+        if !self.folds
+            && let Some(buffered) = service.buffered.get_mut(plane as usize)
+        {
+            buffered.gathered[self.stream] += 1;
+            if is_full {
+                let gathered = std::mem::take(&mut buffered.gathered[self.stream]);
+                buffered.programs.push_back((page + 1 - pages, gathered));
+            }
+            owner = BUFFERED;
+        }
+        if !is_full {
+            return;
+        }
+        let operation = Operation {
+            owner,
+            plane: service.plane_in_unit(plane),
+            kind: Kind::Program,
+            levels: level << 4,
+            pages: small(pages),
+        };
+        self.owed += u32::from(owner < BUFFERED);
+        service.push(plane, operation, false);
     }
 
     /// Queues what is still to be queued; returns how many operations the request waits for.
@@ -66,30 +107,10 @@ impl<'a> Charge<'a> {
 impl Work for Charge<'_> {
     fn program(&mut self, plane: u32, page: u32, within: u32) {
         self.finish_copying();
-        let service = &mut *self.service;
-        let pages = 1 << service.program_shift;
-        let is_full = (within + 1) & (pages - 1) == 0;
-        let mut owner = self.owner;
-        if let Some(buffered) = service.buffered.get_mut(plane as usize) {
-            buffered.gathered[self.stream] += 1;
-            if is_full {
-                let gathered = std::mem::take(&mut buffered.gathered[self.stream]);
-                buffered.programs.push_back((page + 1 - pages, gathered));
-            }
-            owner = BUFFERED;
-        }
-        if !is_full {
-            return;
-        }
-        let operation = Operation {
-            owner,
-            plane: service.plane_in_unit(plane),
-            kind: Kind::Program,
-            levels: level(within >> service.program_shift, &service.times.programs) << 4,
-            pages: small(pages),
-        };
-        self.owed += u32::from(owner != BUFFERED);
-        service.push(plane, operation, false);
+        let shift = self.service.program_shift;
+        let is_full = (within + 1) & ((1 << shift) - 1) == 0;
+        let level = level(within >> shift, &self.service.times.programs);
+        self.program_with(plane, page, is_full, level);
     }
 
     fn copy(&mut self, plane: u32, source_within: u32, target_within: u32, _: Cause) {
