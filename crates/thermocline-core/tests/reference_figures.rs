@@ -143,7 +143,7 @@ fn shipped_caches() {
         let share = match policy {
             // Neighbours are hot together here, so its regions of two pages say more.
             "dm-cache" => 0.015,
-            // The sheet does not say with which settings its model ran.
+            // The settings of the reference model are not known.
             "cachelib" => 0.006,
             _ => 0.001,
         };

@@ -1,4 +1,4 @@
-//! The caches that systems ship: their sheet's vectors, and each beside its specification.
+//! The caches that systems ship: worked examples, and each policy beside its specification.
 //!
 //! The vectors have no page cache above. A state is written as the model of the cache writes it.
 
@@ -11,7 +11,7 @@ use models::pair::Pair;
 use proptest::prelude::*;
 use thermocline_core::Access;
 
-/// Accesses, then the state, of which `...` is what the sheet does not say, and the flash hits, flash
+/// Accesses, then the state, of which the example leaves `...` open, and the flash hits, flash
 /// reads, flash writes, disk reads and disk writes.
 type Step = (&'static str, &'static str, Option<[u64; 5]>);
 
@@ -69,7 +69,7 @@ const SWEPT: [(&str, &str); 2] = [("feed", "2026"), ("headroom_boost", "100")];
 
 const VECTORS: &[Vector] = &[
     Vector {
-        id: "V-SMQ-3",
+        id: "smq-3",
         policy: "dm-cache",
         given: &[SMQ[0], SMQ[1], SMQ[2], ("accesses_per_second", "2")],
         memory_pages: 0,
@@ -87,7 +87,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-SMQ-4",
+        id: "smq-4",
         policy: "dm-cache",
         given: &[
             SMQ[0],
@@ -112,7 +112,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-SMQ-5",
+        id: "smq-5",
         policy: "dm-cache",
         given: &[
             SMQ[0],
@@ -131,7 +131,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-WC-1",
+        id: "wc-1",
         policy: "dm-writecache",
         given: &[("accesses_per_second", "1000")],
         memory_pages: 0,
@@ -145,7 +145,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-WC-2",
+        id: "wc-2",
         policy: "dm-writecache",
         given: &[("high_watermark", "100"), ("low_watermark", "75")],
         memory_pages: 0,
@@ -158,7 +158,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-WC-3",
+        id: "wc-3",
         policy: "dm-writecache",
         given: &[
             ("high_watermark", "100"),
@@ -176,7 +176,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-BC-1",
+        id: "bc-1",
         policy: "bcache",
         given: &[("bucket_pages", "2"), ("accesses_per_second", "1000")],
         memory_pages: 0,
@@ -190,7 +190,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-BC-2",
+        id: "bc-2",
         policy: "bcache",
         given: &[("bucket_pages", "2"), ("mode", "writeback"), ("writeback_percent", "20")],
         memory_pages: 0,
@@ -207,7 +207,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-BC-3",
+        id: "bc-3",
         policy: "bcache",
         given: &[("bucket_pages", "2"), ("sequential_cutoff", "3")],
         memory_pages: 0,
@@ -219,7 +219,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-OCF-1",
+        id: "ocf-1",
         policy: "open-cas",
         given: &[],
         memory_pages: 0,
@@ -234,7 +234,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-OCF-2",
+        id: "ocf-2",
         policy: "open-cas",
         given: &[("mode", "wb")],
         memory_pages: 0,
@@ -249,7 +249,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-OCF-3",
+        id: "ocf-3",
         policy: "open-cas",
         given: &[("promotion", "nhit"), ("nhit_trigger", "40")],
         memory_pages: 0,
@@ -265,7 +265,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-OCF-4",
+        id: "ocf-4",
         policy: "open-cas",
         given: &[("mode", "wb"), ("seq_threshold", "3")],
         memory_pages: 0,
@@ -278,7 +278,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-L2N-1",
+        id: "l2n-1",
         policy: "arc-l2arc",
         given: &[
             SWEPT[0],
@@ -301,7 +301,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-L2N-2",
+        id: "l2n-2",
         policy: "arc-l2arc",
         given: &[
             SWEPT[0],
@@ -320,7 +320,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-L2N-3",
+        id: "l2n-3",
         policy: "arc-l2arc",
         given: &[SWEPT[0], SWEPT[1], ("write_max", "1"), ("feed_every", "1"), ("dwpd_limit", "0")],
         memory_pages: 2,
@@ -329,7 +329,7 @@ const VECTORS: &[Vector] = &[
         steps: &[("R1 R2 R3 R4 R5 R6 R1", "... 5 6 1 4 hand 3", None)],
     },
     Vector {
-        id: "V-L2N-4",
+        id: "l2n-4",
         policy: "arc-l2arc",
         given: &[SWEPT[0], SWEPT[1], ("write_max", "2"), ("feed_every", "1"), ("dwpd_limit", "0")],
         memory_pages: 2,
@@ -338,7 +338,7 @@ const VECTORS: &[Vector] = &[
         steps: &[("R1 R2 R3 R4 R5 R6 R7 R8 R9", "... 8 9 - 4 5 6 7 - hand 2", None)],
     },
     Vector {
-        id: "V-PC-1",
+        id: "pc-1",
         policy: "dm-pcache",
         given: &[
             ("segment_pages", "2"),
@@ -358,7 +358,7 @@ const VECTORS: &[Vector] = &[
         ],
     },
     Vector {
-        id: "V-NAVY-1",
+        id: "navy-1",
         policy: "cachelib",
         given: &[("region_pages", "2"), ("eviction", "fifo")],
         memory_pages: 1,
@@ -367,7 +367,7 @@ const VECTORS: &[Vector] = &[
         steps: &[("R1 R2 R3 R1 R4 R5 R6", "'' '3 4' '5' |  | ", Some([1, 3, 5, 6, 0]))],
     },
     Vector {
-        id: "V-NAVY-2",
+        id: "navy-2",
         policy: "cachelib",
         given: &[("region_pages", "2"), ("eviction", "fifo"), ("reinsertion_hits", "1")],
         memory_pages: 1,
@@ -380,7 +380,7 @@ const VECTORS: &[Vector] = &[
         )],
     },
     Vector {
-        id: "V-NAVY-3",
+        id: "navy-3",
         policy: "cachelib",
         given: &[
             ("region_pages", "2"),
@@ -398,7 +398,7 @@ const VECTORS: &[Vector] = &[
         )],
     },
     Vector {
-        id: "V-FOYER-1",
+        id: "foyer-1",
         policy: "foyer",
         given: &[("region_pages", "2"), ("probation_percent", "60")],
         memory_pages: 1,

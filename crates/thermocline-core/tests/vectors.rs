@@ -1,7 +1,7 @@
-//! The sheets' worked examples, step by step: what each specification's lists look like, and that
+//! Worked examples, step by step: what each specification's lists look like, and that
 //! the policy beside it counts and holds the same.
 //!
-//! The first table is the sheets'; the second pins what we chose where they are silent. Notation of
+//! The first table follows from the papers; the second pins our choices where they are silent. Notation of
 //! the states, by policy: HAT lists its hot and its warm region, head first, with H, W and C for
 //! hot, warm and cold; TAC its slots in order of admission, `x` after an invalid one, and then
 //! temperatures by extent; LC, DW and CW their frames in order of admission, `d` after a dirty one;
@@ -17,7 +17,7 @@ use models::Counts;
 use models::pair::Pair;
 use thermocline_core::{Access, Tier};
 
-/// An access, then state, memory and flash after it; `*` is what the sheet does not say.
+/// An access, then state, memory and flash after it; the example leaves `*` open.
 type Step = (&'static str, &'static str, &'static str, &'static str);
 
 struct Vector {
@@ -87,7 +87,7 @@ fn held(pair: &Pair, tier: Tier) -> String {
 
 const SHEETS: &[Vector] = &[
     Vector {
-        id: "V-HAT-1",
+        id: "hat-1",
         policy: "hat",
         given: &[],
         sizes: [3, 2],
@@ -107,7 +107,7 @@ const SHEETS: &[Vector] = &[
         counts: [3, 2, 6, 2, 2, 0],
     },
     Vector {
-        id: "V-HAT-2",
+        id: "hat-2",
         policy: "hat",
         given: &[],
         sizes: [2, 1],
@@ -124,7 +124,7 @@ const SHEETS: &[Vector] = &[
         counts: [2, 0, 6, 1, 2, 1],
     },
     Vector {
-        id: "V-HAT-3",
+        id: "hat-3",
         policy: "hat",
         given: &[],
         sizes: [2, 1],
@@ -140,7 +140,7 @@ const SHEETS: &[Vector] = &[
         counts: [3, 1, 3, 1, 1, 0],
     },
     Vector {
-        id: "V-TAC-1",
+        id: "tac-1",
         policy: "tac",
         given: &[("extent_pages", "2"), ("random_saving_ms", "10"), ("sequential_saving_ms", "1")],
         sizes: [1, 2],
@@ -155,7 +155,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 1, 5, 1, 5, 1],
     },
     Vector {
-        id: "V-TAC-2",
+        id: "tac-2",
         policy: "tac",
         given: &[
             ("extent_pages", "1"),
@@ -172,7 +172,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 0, 3, 0, 3, 0],
     },
     Vector {
-        id: "V-TAC-3",
+        id: "tac-3",
         policy: "tac",
         given: &[("extent_pages", "1"), ("random_saving_ms", "10"), ("sequential_saving_ms", "10")],
         sizes: [1, 1],
@@ -184,7 +184,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 1, 2, 1, 2, 1],
     },
     Vector {
-        id: "V-LC-1",
+        id: "lc-1",
         policy: "lc",
         given: &[("dirty_threshold", "0.5"), ("low_mark", "0"), ("filling_threshold", "1")],
         sizes: [1, 2],
@@ -198,7 +198,7 @@ const SHEETS: &[Vector] = &[
         counts: [1, 1, 3, 3, 3, 2],
     },
     Vector {
-        id: "V-LC-2 under DW",
+        id: "lc-2 under DW",
         policy: "dw",
         given: &[],
         sizes: [1, 2],
@@ -206,7 +206,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 0, 2, 0, 1, 1],
     },
     Vector {
-        id: "V-LC-2 under CW",
+        id: "lc-2 under CW",
         policy: "cw",
         given: &[],
         sizes: [1, 2],
@@ -214,7 +214,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 0, 2, 0, 0, 1],
     },
     Vector {
-        id: "V-LC-3",
+        id: "lc-3",
         policy: "lc",
         given: &[("filling_threshold", "0")],
         sizes: [1, 2],
@@ -222,7 +222,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 0, 3, 0, 1, 0],
     },
     Vector {
-        id: "V-FACE-1",
+        id: "face-1",
         policy: "face",
         given: &[],
         sizes: [1, 3],
@@ -239,7 +239,7 @@ const SHEETS: &[Vector] = &[
         counts: [1, 1, 6, 2, 6, 1],
     },
     Vector {
-        id: "V-FACE-2",
+        id: "face-2",
         policy: "face-gsc",
         given: &[("group_pages", "2")],
         sizes: [1, 2],
@@ -253,7 +253,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 1, 4, 1, 4, 0],
     },
     Vector {
-        id: "V-FACE-3",
+        id: "face-3",
         policy: "face-gsc",
         given: &[("group_pages", "2")],
         sizes: [1, 2],
@@ -269,7 +269,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 3, 4, 4, 4, 1],
     },
     Vector {
-        id: "V-HCA-1: counts are kept on flash",
+        id: "hca-1: counts are kept on flash",
         policy: "hca",
         given: &[("buffer_pages", "0"), ("counts", "kept")],
         sizes: [2, 2],
@@ -301,7 +301,7 @@ const SHEETS: &[Vector] = &[
         counts: [1, 1, 5, 1, 4, 0],
     },
     Vector {
-        id: "V-HCA-2: L1 of one page and a buffer of two are a memory of three",
+        id: "hca-2: L1 of one page and a buffer of two are a memory of three",
         policy: "hca",
         given: &[("buffer_pages", "2"), ("pages_per_block", "4")],
         sizes: [3, 4],
@@ -315,7 +315,7 @@ const SHEETS: &[Vector] = &[
         counts: [1, 0, 4, 0, 2, 0],
     },
     Vector {
-        id: "V-HCA-3",
+        id: "hca-3",
         policy: "hca",
         given: &[("buffer_pages", "0")],
         sizes: [1, 2],
@@ -323,7 +323,7 @@ const SHEETS: &[Vector] = &[
         counts: [0, 1, 2, 1, 2, 1],
     },
     Vector {
-        id: "V-L2ARC-1",
+        id: "l2arc-1",
         policy: "arc-l2arc",
         given: &[("feed_every", "2"), ("write_max", "1"), ("headroom", "1"), ("warm_up", "false")],
         sizes: [2, 2],
@@ -338,7 +338,7 @@ const SHEETS: &[Vector] = &[
         counts: [2, 1, 3, 1, 2, 0],
     },
     Vector {
-        id: "V-L2ARC-2",
+        id: "l2arc-2",
         policy: "arc-l2arc",
         given: &[("feed_every", "1"), ("warm_up", "false")],
         sizes: [1, 1],

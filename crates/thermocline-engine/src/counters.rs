@@ -71,12 +71,12 @@ counters! {
 
     /// The figures of a device. A counter of a device is one row.
     pub const TRANSFER_FIGURES, labels &["device"], metrics "device_" {
-        reads: "Read operations that a device was given",
-        writes: "Write operations that a device was given",
+        reads: "Read operations sent to a device",
+        writes: "Write operations sent to a device",
         zeroed_bytes: "Bytes that became zero without being written"
             + "Trimmed or zeroed ranges that no cache holds go to the backing store like that.",
         discarded_bytes: "Bytes that a device was told are no longer needed",
-        syncs: "Syncs that a device was given"
+        syncs: "Syncs sent to a device"
             + "Flushes share them.",
         errors: "Operations of a device that failed",
     }
@@ -103,7 +103,7 @@ counters! {
     pub const COUNTER_FIGURES, labels &[], metrics "" {
         checksum_errors: "Pages whose checksum did not match"
             + "They came from flash, and were not served.",
-        page_losses: "Pages that came to be lost"
+        page_losses: "Pages lost so far"
             + "Pages that a later write healed count, too: see [faults](#faults).",
         flushes: "Flushes and durable writes answered"
             + "Writes with FUA are durable writes. Each shard that has to do with one counts it.",
@@ -112,13 +112,13 @@ counters! {
                one.",
         checkpoints: "Checkpoints of the slot table",
         budget_refusals: "Copies to flash that the write budget did not allow",
-        flash_absent: "Pages that the policy believed on flash, and that came from disk"
+        flash_absent: "Pages that the policy has on flash, read from disk instead"
             + "The write budget refused them, or the flash could not give them.",
         copies_saved_flash: "Copies to flash that the policy asked for, of pages that a slot already had",
         copies_saved_disk: "Copies to disk that the policy asked for, of pages that the disk already had",
-        fetches_saved: "Reads that whole-page writes made needless",
+        fetches_saved: "Reads avoided because a write covered the whole page",
         partial_fetches: "Pages read only because a write replaced a part of them"
-            + "Many of them say that clients write less than `page_size` at a time.",
+            + "A high count means that clients write less than `page_size` at a time.",
     }
 }
 

@@ -385,9 +385,9 @@ fn reductions(all: &Published, place: usize) -> Vec<(String, Vec<f64>)> {
     rows
 }
 
-/// V-CO-5: from the published miss ratios of S3-FIFO.
+/// A worked example from the published miss ratios of S3-FIFO.
 #[test]
-#[expect(clippy::too_many_lines, reason = "one figure of the sheet after the other")]
+#[expect(clippy::too_many_lines, reason = "one published figure after the other")]
 fn statistics_of_published_results_are_those_of_the_sheet() {
     let Some(all) = published() else {
         eprintln!(

@@ -69,7 +69,7 @@ const SIX: [(u64, u64, u64, Op); 5] = [
     (3, 12, 512, Op::Read),
 ];
 
-/// V-CO-4.
+/// A worked example.
 #[test]
 fn all_versions_of_lcs_hold_the_same_requests() {
     for version in 1..=8 {
@@ -158,7 +158,7 @@ fn other_constructed_files_hold_them_too() {
     assert_eq!(requests.len(), 6);
 }
 
-/// V-CO-1 and V-CO-2, as far as the reading goes.
+/// Worked examples of two corpora: the reading of their files.
 #[test]
 fn objects_and_bytes_are_those_that_were_counted() {
     if let Some(path) = sample("libcachesim/cloudPhysicsIO.oracleGeneral.bin") {
@@ -184,7 +184,7 @@ fn objects_and_bytes_are_those_that_were_counted() {
     }
 }
 
-/// V-CO-3, as far as the reading goes: no header, tabs, and a time that is no integer is an error.
+/// A worked example of a corpus without a header, with tabs. A time that is not an integer is an error.
 #[test]
 fn columns_that_are_described_are_those_that_were_counted() {
     let files = [
@@ -202,7 +202,7 @@ fn columns_that_are_described_are_those_that_were_counted() {
     }
 }
 
-/// V-CO-7.
+/// A worked example.
 #[test]
 fn heads_of_cachelibs_traces_have_their_known_counts() {
     let kv = [("cachelib/kv_traces_1.csv", 99, 691, 16), ("cachelib/kv_traces_2.csv", 99, 433, 14)];

@@ -348,7 +348,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// The vectors V-LVM-1.
+    /// Worked examples.
     #[test]
     fn chunks_are_those_of_lvm() {
         for (size_gib, chunk_kib, threshold) in [(50, 64, 2048), (100, 128, 2048), (200, 256, 4096)]

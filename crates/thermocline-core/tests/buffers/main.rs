@@ -1,4 +1,4 @@
-//! The write buffers against executable specifications, and those against the sheets' examples.
+//! The write buffers against executable specifications, and those against worked examples.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod models;

@@ -1,9 +1,9 @@
 //! The write buffers' worked examples, figures and invariants, on the executable specifications.
 //!
-//! The sheets' examples come first, then examples of what was chosen where they are silent, then
+//! Examples that follow from the papers come first, then examples of our choices where these are silent, then
 //! the figures of a portable trace, then what holds on any trace.
 //!
-//! States are the sheets': pages of a list and blocks as `number[pages]`, the most recently used
+//! Notation of states: pages of a list and blocks as `number[pages]`, the most recently used
 //! first. LRU-WSR marks cold pages with `c`, CFLRU and CFDC dirty ones with `d`; CFDC has working
 //! pages, clean queue and clusters, `f` after a frozen one; LB-CLOCK starts at the hand and marks
 //! recency bits with `*`; BPAC has pages, then clusters.
@@ -69,18 +69,18 @@ fn hwb_flushes_whole_blocks() {
 
 #[test]
 fn hwb_predictor() {
-    let sheet = Setup::default().predictor.unwrap();
+    let usual = Setup::default().predictor.unwrap();
     let predictions = [(10.0, None, 0.0), (20.0, Some(10.0), 10.0), (5.0, Some(20.0), -85.0)]
-        .map(|(last, earlier, beta)| sheet.predict(last, earlier, beta));
+        .map(|(last, earlier, beta)| usual.predict(last, earlier, beta));
     assert_near(&predictions, &[10.0, 90.0, 1.0]);
-    assert_near(&[sheet.predict(7.0, Some(7.0), 0.0)], &[7.0]);
-    let printed = Predictor { scale: Scale::Product, ..sheet };
+    assert_near(&[usual.predict(7.0, Some(7.0), 0.0)], &[7.0]);
+    let printed = Predictor { scale: Scale::Product, ..usual };
     assert_near(&[printed.predict(20.0, Some(10.0), 10.0)], &[2.0 * 2.0 * 20.0 + 10.0]);
     assert_near(&[printed.predict(10.0, None, 0.0)], &[1.0]);
-    let without_beta = Predictor { has_beta: false, ..sheet };
+    let without_beta = Predictor { has_beta: false, ..usual };
     assert_near(&[without_beta.predict(5.0, Some(20.0), -85.0)], &[5.0]);
     // Lambda is 100, capped at 8.
-    assert_near(&[sheet.predict(100.0, Some(1.0), 0.0)], &[25_600.0]);
+    assert_near(&[usual.predict(100.0, Some(1.0), 0.0)], &[25_600.0]);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn hwb_soft_regions() {
 /// After W0 W0 W0 W4 W8 the page 0 has distances of 1 and a prediction of 1, two writes ago.
 #[test]
 fn hwb_temperature_of_other_windows() {
-    let sheet = fixed(4);
+    let usual = fixed(4);
     let temperature = |setup: Setup| {
         let mut hwb = Hwb::new(300, setup);
         for page in [0, 0, 0, 4, 8] {
@@ -285,12 +285,12 @@ fn hwb_temperature_of_other_windows() {
     };
     // F_self / F_avg is 3 / (5 / 3), of two periods 1 / (3 / 3), halved 1 / (2.5 / 3).
     let measured = [
-        sheet.clone(),
-        Setup { window: Window::Periods(2), ..sheet.clone() },
-        Setup { window: Window::Halving(2), ..sheet.clone() },
-        Setup { mean: Mean::Resident, ..sheet.clone() },
-        Setup { has_ageing: true, ..sheet.clone() },
-        Setup { predictor: None, ..sheet },
+        usual.clone(),
+        Setup { window: Window::Periods(2), ..usual.clone() },
+        Setup { window: Window::Halving(2), ..usual.clone() },
+        Setup { mean: Mean::Resident, ..usual.clone() },
+        Setup { has_ageing: true, ..usual.clone() },
+        Setup { predictor: None, ..usual },
     ]
     .map(temperature);
     assert_near(&measured, &[1.4, 1.0, 1.1, 1.4, 1.15, 1.8]);
@@ -386,7 +386,7 @@ fn figures_of_page_lists() {
     }
 }
 
-/// The sheet's models scattered the page numbers, and the permutation is not known, so that only
+/// The reference models scattered the page numbers, and the permutation is not known, so that only
 /// the neighbourhood of their figures can be checked. Blocks of 16 pages are what the pages per
 /// flush imply; blocks of 64 are flushed with 2.5 and 3.1 pages.
 #[test]
@@ -416,26 +416,26 @@ const PAGES_PER_BLOCK: u64 = 4;
 
 /// HWB with each of its parameters changed.
 fn hwb_setups() -> Vec<Setup> {
-    let sheet = Setup { pages_per_block: PAGES_PER_BLOCK, ..Setup::default() };
-    let predictor = sheet.predictor.unwrap();
+    let usual = Setup { pages_per_block: PAGES_PER_BLOCK, ..Setup::default() };
+    let predictor = usual.predictor.unwrap();
     let quick = Adaptation { threshold: 1, counters: Counters::Pairs, minimum: 1 };
     let literal = Predictor { scale: Scale::Product, lambda_cap: f64::INFINITY, ..predictor };
     vec![
-        sheet.clone(),
-        Setup { adaptation: None, sigma: 0.2, ..sheet.clone() },
-        Setup { adaptation: Some(quick), ..sheet.clone() },
+        usual.clone(),
+        Setup { adaptation: None, sigma: 0.2, ..usual.clone() },
+        Setup { adaptation: Some(quick), ..usual.clone() },
         Setup {
             adaptation: Some(Adaptation { counters: Counters::Boundaries, minimum: 2, ..quick }),
-            ..sheet.clone()
+            ..usual.clone()
         },
-        Setup { predictor: None, ghosts: Some(0), ..sheet.clone() },
-        Setup { predictor: Some(literal), ghosts: Some(2), ..sheet.clone() },
-        Setup { predictor: Some(Predictor { has_beta: false, ..predictor }), ..sheet.clone() },
-        Setup { has_ageing: true, window: Window::Periods(5), ..sheet.clone() },
-        Setup { window: Window::Halving(7), mean: Mean::Resident, ..sheet.clone() },
-        Setup { regions: Regions::Soft, adaptation: Some(quick), ..sheet.clone() },
-        Setup { spares_own_block: true, active_flush: ActiveFlush::Block, ..sheet.clone() },
-        Setup { active_flush: ActiveFlush::Pages, regions: Regions::Soft, ..sheet },
+        Setup { predictor: None, ghosts: Some(0), ..usual.clone() },
+        Setup { predictor: Some(literal), ghosts: Some(2), ..usual.clone() },
+        Setup { predictor: Some(Predictor { has_beta: false, ..predictor }), ..usual.clone() },
+        Setup { has_ageing: true, window: Window::Periods(5), ..usual.clone() },
+        Setup { window: Window::Halving(7), mean: Mean::Resident, ..usual.clone() },
+        Setup { regions: Regions::Soft, adaptation: Some(quick), ..usual.clone() },
+        Setup { spares_own_block: true, active_flush: ActiveFlush::Block, ..usual.clone() },
+        Setup { active_flush: ActiveFlush::Pages, regions: Regions::Soft, ..usual },
     ]
 }
 

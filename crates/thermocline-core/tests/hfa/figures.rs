@@ -1,7 +1,7 @@
-//! The sheets' figures for a Zipf trace, a fastest tier of 100 pages and a slower one of 400.
+//! Figures of a reference model for a Zipf trace, a fastest tier of 100 pages and a slower one of 400.
 //!
-//! D-HFA has them to the last unit, and H-HFA nearly: the sheets count the age of a look-up from the last
-//! hit, the paper (section 3.2.3) from the look-up. P-HFA draws random numbers, whose seed the sheets do
+//! D-HFA has them to the last unit, and H-HFA nearly: the model counts the age of a look-up from the last
+//! hit, the paper (section 3.2.3) from the look-up. P-HFA draws random numbers, whose seed the model does
 //! not give, and Oracle HFA is sensitive: one hint more or less shifts all that follow.
 
 use thermocline_core::policy::multi::hfa::record_hints;
@@ -12,9 +12,9 @@ use crate::zipf;
 
 const CAPACITIES: [u32; 2] = [100, 400];
 const ACCESSES: f64 = 20_000.0;
-/// The order of D-HFA's second queue that the sheets measured.
+/// The order of D-HFA's second queue of the reference model.
 const BY_HOTNESS: (&str, &str) = ("q2_insertion", "hotness");
-/// The sheets never forget the moves of a page.
+/// The reference model never forgets the moves of a page.
 const FOR_EVER: (&str, &str) = ("ghost_ratio", "1000");
 
 struct Run {
@@ -105,7 +105,7 @@ fn oracle_hfa() {
     assert_near(run.mean_ms(), 4.252, 0.008);
 }
 
-/// The options that the sheets measured: strict queues without hints, and demotion from Q1.
+/// The options of the reference model: strict queues without hints, and demotion from Q1.
 #[test]
 fn options_shift_the_hit_ratio_as_the_sheets_say() {
     let base = [("k", "0"), ("d_overflow", "demote"), BY_HOTNESS];

@@ -1,4 +1,4 @@
-//! The HFA policies against an executable specification, and that against the sheets' examples and
+//! The HFA policies against an executable specification, and that against worked examples and
 //! figures.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(

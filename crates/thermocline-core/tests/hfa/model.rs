@@ -1,4 +1,4 @@
-//! HFA as the sheets describe it: queues are vectors, head first, a bubble sort is a walk, and each
+//! HFA as the paper describes it: queues are vectors, head first, a bubble sort is a walk, and each
 //! count is taken again each time.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub(crate) enum Kind {
     H,
 }
 
-/// The parameters; the defaults are the sheets'.
+/// The parameters; the defaults are the documented ones.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct Settings {
@@ -299,7 +299,7 @@ impl Hfa {
         (level.q1.len(), level.q2.len(), level.t_out.len(), probability)
     }
 
-    /// Q1 | Q2 of each level, head first, as the sheets write it.
+    /// Q1 | Q2 of each level, head first.
     pub(crate) fn state(&self) -> String {
         let pages = |queue: &[Block]| {
             queue.iter().map(|block| block.page.to_string()).collect::<Vec<_>>().join(" ")

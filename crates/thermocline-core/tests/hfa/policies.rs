@@ -198,7 +198,7 @@ fn run(name: &str, given: &[(&str, &str)], setup: &Setup, parts: &[&[Access]]) -
     log
 }
 
-/// Tiers of hundreds of pages, with the sheets' defaults, for as long as several periods.
+/// Tiers of hundreds of pages, with the documented defaults, for as long as several periods.
 #[test]
 fn defaults_hold_over_long_runs() {
     for (kind, capacities) in [

@@ -1,4 +1,4 @@
-//! The sheets' worked examples, step by step: queues as written there, and the policy beside them.
+//! Worked examples, step by step: queues as written there, and the policy beside them.
 
 use thermocline_core::Access;
 use thermocline_core::random::{Draws, SplitMix64};

@@ -1,4 +1,4 @@
-//! Executable specifications: small, slow, and written from the sheets, not from the policies.
+//! Executable specifications: small, slow, and written from the papers, not from the policies.
 //!
 //! Every copy holds a version number, a write makes a new one, and each model asserts that what it
 //! serves is the newest. Orders are vectors, searches are scans.
@@ -29,7 +29,7 @@ use lru::TwoTier as LruTwoTier;
 use tac::Tac;
 use two_tier::TwoTier;
 
-/// Return the specification of a registered policy, with the sheets' defaults for what is not
+/// Return the specification of a registered policy, with the documented defaults for what is not
 /// given.
 ///
 /// Specifications look at page numbers: where ids differ from them, the driver translates.
@@ -139,7 +139,7 @@ fn value<T: FromStr>(given: &[(String, String)], name: &str, default: T) -> T {
     text.parse().unwrap_or_else(|_| panic!("`{text}` is no value of `{name}`"))
 }
 
-/// Counts of the sheets.
+/// Counts in the worked examples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) memory_hits: u64,
@@ -157,7 +157,7 @@ pub(crate) trait Model {
     fn counts(&self) -> Counts;
     /// Return the pages that memory, or flash, holds a copy of that can still be read.
     fn held(&self, tier: Tier) -> BTreeSet<u32>;
-    /// Show the state that only the sheet's own notation can express: orders, status letters,
+    /// Show the state that only the worked examples' notation can express: orders, status letters,
     /// holes.
     fn state(&self) -> String;
 }

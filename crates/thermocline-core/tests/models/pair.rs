@@ -113,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// Return the events so far, in the sheets' notation, with the policy's last actions.
+    /// Return the events so far, in the worked examples' notation, with the policy's last actions.
     fn story(&self) -> String {
         let words = self.history.iter().map(|access| {
             let op = if access.op == Op::Write { 'W' } else { 'R' };

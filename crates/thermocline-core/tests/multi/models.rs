@@ -1,4 +1,4 @@
-//! Executable specifications: small, slow, and written from the sheets, not from the policies.
+//! Executable specifications: small, slow, and written from the papers, not from the policies.
 //!
 //! Tiers are vectors with the oldest page first: the first tier of each client, then those that all
 //! share. Specifications know only tiers that can hold a page; the comparison puts the empty ones

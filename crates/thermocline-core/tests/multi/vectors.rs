@@ -1,7 +1,7 @@
 //! Worked examples, on the executable specification and on the policy beside it.
 //!
 //! A state lists the tiers from the fastest, each with its oldest page first; Hint-K's pages carry
-//! their values. The sheet's examples come first, then what was chosen where it is silent.
+//! their values. Examples that follow from the paper come first, then our choices where it is silent.
 
 use thermocline_core::{Access, Clients};
 
@@ -35,7 +35,7 @@ fn counted(sizes: &[u32]) -> Vec<usize> {
     sizes.iter().map(|&size| size as usize).collect()
 }
 
-/// V-DEM-1.
+/// A worked example.
 #[test]
 fn demote_over_two_tiers() {
     let steps: &[Step] = &[
@@ -52,13 +52,13 @@ fn demote_over_two_tiers() {
     assert_eq!(driven.moves, 2 + 5, "two pages come up, five are demoted");
 }
 
-/// V-DEM-2.
+/// A worked example.
 #[test]
 fn demote_cascades() {
     check_demote("remove", &[1, 1, 1], &[(&[1, 2, 3], "3 | 2 | 1"), (&[1], "1 | 3 | 2")]);
 }
 
-/// V-DEM-3.
+/// A worked example.
 #[test]
 fn demote_leaves_copies_in_its_published_modes() {
     for mode in ["mru", "lru"] {
@@ -104,7 +104,7 @@ fn a_chain_passes_over_a_tier_that_refuses() {
     assert_eq!(outcomes, expected);
 }
 
-/// V-PRO-1.
+/// A worked example.
 #[test]
 fn promote_tosses_a_coin_in_lower_tiers() {
     let draws = [0.9, 0.1, 0.1, 0.9];
@@ -120,7 +120,7 @@ fn promote_tosses_a_coin_in_lower_tiers() {
     check(driven, &mut model, &[1, 1], steps);
 }
 
-/// V-HK-1.
+/// A worked example.
 #[test]
 fn hint_k_keeps_what_moves() {
     let driven = Driven::new("hint-k", &[], PAGES, &[2, 2]);

@@ -34,14 +34,14 @@ pub const SHARD_FIGURES: &[Figure<Shard>] = &[
     .details("See [faults](#faults); `lost` in `/status` lists where they are."),
     Figure::counter(
         "flash_failures",
-        "Flash operations that failed in spite of further tries",
+        "Flash operations that failed after all retries",
         |shard: &Shard| shard.flash_failures().into(),
     )
     .metric("flash_errors")
-    .details("Wrong checksums are included; see [faults](#faults)."),
+    .details("Includes wrong checksums; see [faults](#faults)."),
     Figure::gauge(
         "flash_retired_slots",
-        "Slots of the flash that failed and are not used again",
+        "Slots of the flash that failed and are out of use",
         |shard: &Shard| u64::from(shard.retired_slots()).into(),
     )
     .details("The next start tries them again; see [faults](#faults)."),
@@ -50,23 +50,23 @@ pub const SHARD_FIGURES: &[Figure<Shard>] = &[
         "Bytes written to the flash since it was set up",
         |shard: &Shard| shard.flash_lifetime_written_bytes().into(),
     )
-    .details("It goes on over all starts."),
+    .details("Continues over restarts."),
     Figure::gauge(
         "write_budget_left_bytes",
         "Bytes that may be written to flash now",
         |shard: &Shard| shard.flash_budget_bytes().into(),
     )
     .metric("flash_write_budget_left_bytes")
-    .details("Below zero it is overdrawn. Absent without a budget."),
-    Figure::gauge("requests_in_flight", "Requests taken and not answered", |shard: &Shard| {
+    .details("Negative if overdrawn; absent without a budget."),
+    Figure::gauge("requests_in_flight", "Requests accepted and not answered", |shard: &Shard| {
         (shard.requests_in_flight() as u64).into()
     }),
     Figure::gauge(
         "metadata_bytes",
-        "Memory for what is known of pages, the pages themselves not",
+        "Memory for metadata of pages, without their content",
         |shard: &Shard| (shard.memory_bytes() as u64).into(),
     )
-    .details("What the policy needs is included."),
+    .details("Includes the memory of the policy."),
 ];
 
 impl Shard {

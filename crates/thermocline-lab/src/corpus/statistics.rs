@@ -423,7 +423,7 @@ mod tests {
         assert!((found - expected).abs() <= error, "{found} instead of {expected}");
     }
 
-    /// V-CO-6.
+    /// A worked example.
     #[test]
     fn the_vectors_of_the_sheet_hold() {
         near(reduction(0.5, 0.4).unwrap(), 0.2, 1e-12);

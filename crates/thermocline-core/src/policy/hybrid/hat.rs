@@ -480,7 +480,7 @@ mod tests {
         alloc::format!("{} | {}", text(hot), text(warm))
     }
 
-    /// Worked example V-HAT-1: the regions after each access.
+    /// Worked example: the regions after each access.
     #[test]
     fn the_regions_follow_the_six_scenarios() {
         let mut hat = hat(3, 2);
@@ -501,7 +501,7 @@ mod tests {
         }
     }
 
-    /// Worked examples V-HAT-2 and V-HAT-3: one hot page, one page of flash.
+    /// Worked examples: one hot page, one page of flash.
     #[test]
     fn the_regions_of_a_small_memory() {
         let mut small = hat(2, 1);

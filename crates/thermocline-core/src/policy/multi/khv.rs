@@ -230,7 +230,7 @@ mod tests {
         Histories::new(4, 2, &values)
     }
 
-    /// V-HK-2.
+    /// A worked example.
     #[test]
     fn newer_moves_count_more() {
         let mut histories = histories();

@@ -184,7 +184,7 @@ mod tests {
         Probabilities::new(&Hierarchy::new(&setup), fixed)
     }
 
-    /// V-PRO-2.
+    /// A worked example.
     #[test]
     fn probabilities_start_at_the_share_of_the_pages_above() {
         let check = |capacity_pages: &[u32], clients: usize, expected: &[f64]| {
@@ -198,7 +198,7 @@ mod tests {
         check(&[1, 2, 4], 2, &[0.5, 0.5, 0.5, 0.0]);
     }
 
-    /// V-PRO-3.
+    /// A worked example.
     #[test]
     fn steps_are_large_in_the_middle_and_capped() {
         for (before, ratio, after) in [(0.2, 0.75, 0.2), (0.1, 0.75, 0.145), (0.1, 0.25, 0.055)] {

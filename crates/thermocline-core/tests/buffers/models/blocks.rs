@@ -3,7 +3,7 @@
 //! Readings:
 //!
 //! 1. FAB and BPLRU never flush the block that is being written, unless it is the only one.
-//!    The sheet does not say so of LB-CLOCK; there it is a parameter, and the hand then
+//!    For LB-CLOCK the paper is silent; there it is a parameter, and the hand then
 //!    passes over that block, too.
 //! 2. A block is written in sequence when its offsets 0, 1, ... follow each other in the writes to
 //!    this block, hits included; any other offset starts again. Other blocks may be written in

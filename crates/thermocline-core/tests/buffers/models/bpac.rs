@@ -1,4 +1,4 @@
-//! BPAC as the sheet reconstructs it: recent pages one by one, the rest by clusters.
+//! BPAC as we reconstruct it: recent pages one by one, the rest by clusters.
 //!
 //! Readings:
 //!
@@ -37,7 +37,7 @@ pub(crate) struct Bpac {
 }
 
 impl Bpac {
-    /// Create the model with the sheet's limits: PIRD as many writes as there are pages, BIRD four
+    /// Create the model with its documented limits: PIRD as many writes as there are pages, BIRD four
     /// times as many.
     pub(crate) fn new(capacity: usize, pages_per_block: u64, is_adaptive: bool) -> Self {
         let writes = capacity as u64;

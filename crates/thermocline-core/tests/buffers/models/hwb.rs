@@ -35,7 +35,7 @@ use super::{BlockList, BufferModel, Unbuffered, join, take};
 /// Rule by which lambda scales the last distance in Eq. 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// 2^lambda, what the sheet reads.
+    /// 2^lambda: the reading of this model.
     Power,
     /// 2 * lambda, what is printed.
     Product,
@@ -179,7 +179,7 @@ pub(crate) struct Setup {
 }
 
 impl Default for Setup {
-    /// Return the sheet's defaults.
+    /// Return the documented defaults.
     fn default() -> Self {
         Self {
             pages_per_block: 64,
@@ -564,7 +564,7 @@ impl Hwb {
         }
     }
 
-    /// Assert the sheet's section 8; the driver checks the conservation of pages.
+    /// Assert the invariants of HWB's regions; the driver checks the conservation of pages.
     fn assert_invariants(&self) {
         let resident = self.dirty();
         let counts = [self.hot.len(), self.warm.len(), self.cold.page_count()];

@@ -6,7 +6,7 @@
 //! Readings:
 //!
 //! 1. CFLRU's window, and CFDC's working region, are the share of the capacity rounded down.
-//! 2. V-CF-2's `w = 1` is the share, so the window is the whole buffer: only then is the newest
+//! 2. `w = 1` of the worked example is the share, so the window is the whole buffer: only then is the newest
 //!    page the victim.
 //! 3. LRU-WSR's `initial_cold` marks every page that comes in, read or written.
 //! 4. CFDC evicts before it demotes, so that a page cannot be demoted and evicted by one access,

@@ -1,4 +1,4 @@
-//! Executable specifications of the write buffers: small, slow, and written from the sheets.
+//! Executable specifications of the write buffers: small, slow, and written from the papers.
 //!
 //! Lists are vectors with the most recently used entry first, searches are scans. Readings that all
 //! models share:
@@ -33,7 +33,7 @@ pub(crate) trait BufferModel {
     fn contains(&self, page: u64) -> bool;
     /// Return the dirty pages in the buffer.
     fn dirty(&self) -> BTreeSet<u64>;
-    /// Return a text of the state in the sheet's notation, for vectors.
+    /// Return a text of the state in the notation of the worked examples.
     fn state(&self) -> String;
 }
 

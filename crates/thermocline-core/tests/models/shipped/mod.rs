@@ -1,4 +1,4 @@
-//! The caches that systems ship, below a page cache, written from their sheet.
+//! The caches that systems ship, below a page cache, written from their documentation and source code.
 
 mod bcache;
 mod dm_cache;

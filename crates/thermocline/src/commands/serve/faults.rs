@@ -31,15 +31,15 @@ const COUNTED: [Counted; 7] = [
     },
     Counted {
         count: |status| status.figures.count("flash_failures"),
-        one: "operation of the flash failed in spite of further tries",
-        many: "operations of the flash failed in spite of further tries",
+        one: "operation of the flash failed after all retries",
+        many: "operations of the flash failed after all retries",
         remedy: "With more than `flash.error_budget` the engine goes on without the flash: replace the \
                  device.",
     },
     Counted {
         count: |status| errors(&status.flash),
-        one: "try of an operation of the flash failed",
-        many: "tries of operations of the flash failed",
+        one: "attempt of an operation of the flash failed",
+        many: "attempts of operations of the flash failed",
         remedy: "",
     },
     Counted {
@@ -103,8 +103,8 @@ fn lasting(now: &Status) -> Vec<String> {
     if now.writes_held {
         faults.push(
             "Writes and flushes fail: the flash failed, and the note of the backing store cannot say \
-             so. Make space, or the folder writable, where the note is; the server tries again each \
-             second."
+             so. Free space in the folder of the note, or make it writable; the server tries again \
+             every second."
                 .to_owned(),
         );
     }
@@ -198,7 +198,7 @@ mod tests {
             "record.path",
             "write budget",
             "1 page came from flash with a wrong checksum, and was not served (1 in the last hour)",
-            "1,200 operations of the flash failed in spite of further tries (none in the last hour)",
+            "1,200 operations of the flash failed after all retries (none in the last hour)",
             "3 operations of the backing store failed (3 in the last hour)",
         ]) {
             assert!(fault.text.contains(words), "{words}: {}", fault.text);

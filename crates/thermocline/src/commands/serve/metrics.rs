@@ -86,38 +86,38 @@ const WRITTEN_BYTES: About = About {
 const ENGINE: About = About {
     metric: "engine",
     labels: &["version", "policy", "write_mode"],
-    ..About::new("version", Kind::Info, "What runs")
+    ..About::new("version", Kind::Info, "Version, policy and write mode")
 };
 
 const POLICY: About = About {
     metric: "policy",
     labels: &["name", "tier"],
     details: "The names are those of `thermocline compare --over-time`.",
-    ..About::new("gauges", Kind::Gauge, "What the policy adapts")
+    ..About::new("gauges", Kind::Gauge, "Adaptive parameters of the policy")
 };
 
 const SERVER_FIGURES: &[Figure<Status>] = &[
     Figure::gauge("clients", "Clients connected", |status: &Status| status.clients.into()),
-    Figure::gauge("has_flash", "Whether the flash is in use", |status: &Status| {
+    Figure::gauge("has_flash", "State of the flash", |status: &Status| {
         status.is_flash_configured.then(|| u64::from(status.has_flash)).into()
     })
     .metric("flash_in_use")
-    .details("1, or 0 if the flash failed; absent if none is configured."),
+    .details("1 in use, 0 failed; absent if none is configured."),
     Figure::gauge(
         "flash_rated_written_bytes",
-        "Bytes that the flash is rated to be written in its life",
+        "Rated endurance of the flash in bytes written",
         |status: &Status| status.flash_rated_written_bytes.into(),
     )
     .details(
-        "By `flash.rated_writes` or `flash.drive`; absent without them. With \
-         `flash_lifetime_written_bytes` it says how long the flash lasts.",
+        "From `flash.rated_writes` or `flash.drive`; absent without them. Together with \
+         `flash_lifetime_written_bytes` it shows how long the flash lasts.",
     ),
-    Figure::gauge(
-        "writes_held",
-        "Whether writes and flushes fail because the note of the backing store cannot be written",
-        |status: &Status| u64::from(status.writes_held).into(),
-    )
-    .details("1 or 0."),
+    Figure::gauge("writes_held", "State of writes and flushes", |status: &Status| {
+        u64::from(status.writes_held).into()
+    })
+    .details(
+        "1 if they fail because the note of the backing store cannot be written, otherwise 0.",
+    ),
 ];
 
 const DEVICE_FIGURES: &[Figure<DeviceStatus>] =
@@ -128,9 +128,11 @@ const DEVICE_FIGURES: &[Figure<DeviceStatus>] =
     .labels(&["device"])];
 
 const RECORDING_FIGURES: &[Figure<RecordingStatus>] = &[
-    Figure::counter("accesses", "Page accesses to be recorded", |recording: &RecordingStatus| {
-        recording.accesses.into()
-    })
+    Figure::counter(
+        "accesses",
+        "Page accesses for the recording",
+        |recording: &RecordingStatus| recording.accesses.into(),
+    )
     .metric("recorded_accesses")
     .details("See [recording](#recording)."),
     Figure::counter(
@@ -149,12 +151,11 @@ const RECORDING_FIGURES: &[Figure<RecordingStatus>] = &[
         recording.written_bytes.into()
     })
     .metric("recording_written_bytes"),
-    Figure::gauge(
-        "has_failed",
-        "Whether the file cannot be written",
-        |recording: &RecordingStatus| u64::from(recording.has_failed).into(),
-    )
-    .metric("recording_failed"),
+    Figure::gauge("has_failed", "State of the recording", |recording: &RecordingStatus| {
+        u64::from(recording.has_failed).into()
+    })
+    .metric("recording_failed")
+    .details("1 if its file cannot be written, otherwise 0."),
 ];
 
 const SHADOW_FIGURES: &[Figure<ShadowStatus>] = &[

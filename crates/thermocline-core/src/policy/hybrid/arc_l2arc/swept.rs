@@ -353,7 +353,7 @@ mod tests {
 
     use super::*;
 
-    /// V-L2N-5 of the sheet: half of 8 pages in a day of 10 feeds.
+    /// Worked example: half of 8 pages in a day of 10 feeds.
     #[test]
     fn a_budget_is_spread_over_the_day() {
         let mut budget = Budget {

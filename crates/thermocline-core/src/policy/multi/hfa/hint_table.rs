@@ -459,7 +459,7 @@ mod tests {
         }
     }
 
-    /// V-HFA-3.
+    /// A worked example.
     #[test]
     fn forgets_the_lowest_count_of_the_oldest_period() {
         let mut fixture = Fixture::new(2, 6);

@@ -197,7 +197,7 @@ mod tests {
         Usage { percent, buckets: i64::from(percent) * 10, bucket_sectors: 128 }
     }
 
-    /// V-BC-4 of the sheet: 480 of 800 pages are dirty, 80 should be.
+    /// Worked example: 480 of 800 pages are dirty, 80 should be.
     #[test]
     fn the_rate_follows_the_error() {
         let mut rate = rate(RATE_MIN);

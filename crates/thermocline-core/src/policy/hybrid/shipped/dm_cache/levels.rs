@@ -261,7 +261,7 @@ fn share(entries: u32, levels: &mut [u32]) {
 mod tests {
     use super::*;
 
-    /// V-SMQ-1 of the sheet.
+    /// A worked example.
     #[test]
     fn entries_spread_over_the_levels() {
         let mut hotspots = Levels::new(200, 64, Sentinels::None, Top { levels: 8, entries: 16 });

@@ -628,7 +628,7 @@ mod tests {
         assert_eq!(written_back(4000), 2, "nothing but hits, after a second and after two");
     }
 
-    /// V-SMQ-2 of the sheet.
+    /// A worked example.
     #[test]
     fn performance_is_judged_by_the_share_of_hits() {
         use Performance::{Fair, Poor, Well};

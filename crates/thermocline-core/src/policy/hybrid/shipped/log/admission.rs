@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// V-NAVY-4 of the sheet: 100 pages per day of 100, every 10.
+    /// Worked example: 100 pages per day of 100, every 10.
     #[test]
     fn a_probability_follows_the_rate_of_writes() {
         let mut controller = Controller::new(100.0, 100, 10, f64::MAX);
