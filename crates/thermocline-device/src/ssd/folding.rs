@@ -7,23 +7,24 @@ use super::{NEVER, Ssd};
 
 impl Ssd {
     /// Writes a page to the cache, in time if it is of a request; returns how many operations that waits
-    /// for. None without a cache.
+    /// for. Out of line, for drives without a cache.
+    #[cold]
+    #[inline(never)]
     pub(super) fn write_to_cache(
         &mut self,
         page: u32,
         place: Option<u32>,
-    ) -> Option<Result<u32, Exhausted>> {
-        while !self.slc.as_ref()?.has_room() {
-            if let Err(exhausted) = self.fold(place.is_some()) {
-                return Some(Err(exhausted));
-            }
+    ) -> Result<u32, Exhausted> {
+        while self.slc.as_ref().is_some_and(|slc| !slc.has_room()) {
+            self.fold(place.is_some())?;
         }
         self.nand.trim(page);
-        let (slot, is_full) = self.slc.as_mut()?.append(Some(page));
-        let Some(place) = place else { return Some(Ok(0)) };
+        let Some(slc) = &mut self.slc else { return Ok(0) };
+        let (slot, is_full) = slc.append(Some(page));
+        let Some(place) = place else { return Ok(0) };
         let mut charge = self.service.charge(place, 0);
         charge.program_in_cache(slot.plane, slot.page, is_full);
-        Some(Ok(charge.finish()))
+        Ok(charge.finish())
     }
 
     /// Programs the physical page of the cache that a request has begun to fill, since it waits for it;

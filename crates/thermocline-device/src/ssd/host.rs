@@ -237,8 +237,8 @@ impl Ssd {
 
     /// Programs a page, in time if it is of a request; returns how many operations that waits for.
     fn program(&mut self, page: u32, stream: usize, place: Option<u32>) -> Result<u32, Exhausted> {
-        if let Some(done) = self.write_to_cache(page, place) {
-            return done;
+        if self.slc.is_some() {
+            return self.write_to_cache(page, place);
         }
         let Some(place) = place else {
             self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?;
