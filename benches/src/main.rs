@@ -11,6 +11,7 @@
 //! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is,
 //! `cargo xtask bench -- auto` the policy that chooses beside those it chooses from,
 //! `cargo xtask bench -- placement` identifiers that choose placement handles of an SSD,
+//! `cargo xtask bench -- hybrids` flash tiers on drives with placement handles,
 //! `cargo xtask bench -- profile` traces generated from profiles beside those that they were made of.
 //! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
@@ -20,6 +21,7 @@ mod at_rest;
 mod auto;
 mod capture;
 mod hca;
+mod hybrids;
 mod identifiers;
 mod kv;
 mod measure;
@@ -57,6 +59,8 @@ enum Benchmark {
     /// Compare identifiers that place writes on a drive with placement handles, per byte of their
     /// memory
     Placement(placement::Arguments),
+    /// Write amplification of policies of RAM and flash and of the drive beneath, with and without placement
+    Hybrids(hybrids::Arguments),
     /// The SSD model, alone and beside SSDsim
     Ssd(ssd::Arguments),
     /// D-HFA and DEMOTE on three tiers, beside LRU on one
@@ -102,6 +106,7 @@ fn main() -> Result<()> {
         Benchmark::Placement(arguments) => placement::run_all(&arguments),
         Benchmark::Profile(arguments) => profile::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
+        Benchmark::Hybrids(arguments) => hybrids::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Kv(arguments) => kv::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),

@@ -15,7 +15,7 @@ use clap::Args;
 use thermocline_core::hotness::registry;
 use thermocline_core::{Nanos, Op, PageId};
 use thermocline_device::ssd::{Isolation, Placement, SsdConfig};
-use thermocline_lab::{Placed, Streams, Watch, place};
+use thermocline_lab::{DriveWrite, Placed, Streams, Watch, place};
 use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{CompiledTrace, PageSize};
 
@@ -25,7 +25,7 @@ use crate::replay::compile;
 const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/pgbench/pgbench.csv.zst");
 
 /// Minimum number of times that the drive is written; half of it is warm-up.
-const TIMES_WRITTEN: usize = 4;
+pub(crate) const TIMES_WRITTEN: usize = 4;
 
 /// Written pages that a trace needs to be more than a few per reclaim unit.
 const PAGES_LEAST: u32 = 4096;
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
 /// The writes of a trace, of pages that are numbered in the order of their first write.
 struct Workload {
     name: String,
-    writes: Vec<PageId>,
+    writes: Vec<DriveWrite>,
     pages: u32,
 }
 
@@ -186,44 +186,59 @@ fn run(
     handles: u32,
     streams: Option<&Streams>,
 ) -> Result<Placed> {
-    let config = drive(workload.pages, arguments, handles)?;
+    let Arguments { spare, units, isolation, .. } = *arguments;
+    let config = Drive { pages: workload.pages, spare, units, isolation }.config(handles)?;
     let times = (TIMES_WRITTEN * workload.pages as usize).div_ceil(workload.writes.len());
     let writes = workload.writes.repeat(times);
     Ok(place(&writes, writes.len() / 2, &config, streams, &Watch::default())?)
 }
 
-/// Return a drive of one plane that these pages fill.
-fn drive(pages: u32, arguments: &Arguments, handles: u32) -> Result<SsdConfig> {
-    let pages_per_unit = f64::from(pages) / (1.0 - arguments.spare) / f64::from(arguments.units);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a positive number of pages"
-    )]
-    let pages_per_block = pages_per_unit.ceil() as u32;
-    let placement = Placement { isolation: arguments.isolation, ..Placement::of(handles) };
-    let config = SsdConfig {
-        name: "one plane".into(),
-        channels: 1,
-        chips_per_channel: 1,
-        dies_per_chip: 1,
-        planes_per_die: 1,
-        blocks_per_plane: arguments.units,
-        pages_per_block,
-        pages_per_program: 1,
-        over_provisioning: 1.0 - f64::from(pages) / f64::from(arguments.units * pages_per_block),
-        gc_threshold: 0.0,
-        static_wear_threshold: 0,
-        erase_limit: u32::MAX,
-        placement: Some(placement),
-        ..SsdConfig::preset("tlc-nvme")?
-    };
-    // The share may round a page away.
-    Ok(if config.logical_pages() < pages.into() {
-        SsdConfig { over_provisioning: config.over_provisioning - 1e-7, ..config }
-    } else {
-        config
-    })
+/// A drive of one plane.
+pub(crate) struct Drive {
+    /// Pages that fill it.
+    pub(crate) pages: u32,
+    /// The share of its flash that is spare.
+    pub(crate) spare: f64,
+    /// Reclaim units.
+    pub(crate) units: u32,
+    /// Isolation of its handles.
+    pub(crate) isolation: Isolation,
+}
+
+impl Drive {
+    /// The configuration of this drive with a number of handles.
+    pub(crate) fn config(&self, handles: u32) -> Result<SsdConfig> {
+        let Self { pages, spare, units, isolation } = *self;
+        let pages_per_unit = f64::from(pages) / (1.0 - spare) / f64::from(units);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a positive number of pages"
+        )]
+        let pages_per_block = pages_per_unit.ceil() as u32;
+        let config = SsdConfig {
+            name: "one plane".into(),
+            channels: 1,
+            chips_per_channel: 1,
+            dies_per_chip: 1,
+            planes_per_die: 1,
+            blocks_per_plane: units,
+            pages_per_block,
+            pages_per_program: 1,
+            over_provisioning: 1.0 - f64::from(pages) / f64::from(units * pages_per_block),
+            gc_threshold: 0.0,
+            static_wear_threshold: 0,
+            erase_limit: u32::MAX,
+            placement: Some(Placement { isolation, ..Placement::of(handles) }),
+            ..SsdConfig::preset("tlc-nvme")?
+        };
+        // The share may round a page away.
+        Ok(if config.logical_pages() < pages.into() {
+            SsdConfig { over_provisioning: config.over_provisioning - 1e-7, ..config }
+        } else {
+            config
+        })
+    }
 }
 
 /// Return no placement, every identifier in every scale, and the oracle.
@@ -285,7 +300,7 @@ fn written(name: &str, trace: &CompiledTrace) -> Result<Workload> {
     for access in (0..trace.len()).map(|index| trace.access(index)) {
         if access.op == Op::Write {
             let next = u32::try_from(ids.len())?;
-            writes.push(PageId(*ids.entry(access.page).or_insert(next)));
+            writes.push(DriveWrite::of(PageId(*ids.entry(access.page).or_insert(next))));
         }
     }
     Ok(Workload { name: name.to_owned(), writes, pages: u32::try_from(ids.len())? })

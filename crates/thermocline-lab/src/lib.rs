@@ -85,7 +85,9 @@ pub use identification::{
 pub use live_cache::{History, LiveCache, LivePages};
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
-pub use placing::{ORACLE, Placed, PlacementSummary, Streams, place};
+pub use placing::{
+    DriveWrite, ORACLE, Placed, PlacementSummary, Streams, TierWrites, place, tier_writes,
+};
 pub use refining::{Found, Progress, Refined, refine};
 pub use replay::{Recorder, Replay, WarmUp, replay};
 pub use run_while_compiling::{can_run_while_compiling, run_while_compiling};

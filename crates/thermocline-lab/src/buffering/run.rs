@@ -18,7 +18,8 @@ use crate::placing::Handles;
 use crate::timing::Placement;
 use crate::watch::CHUNK_ACCESSES;
 use crate::{
-    Arrivals, LabError, PlacementSummary, ResponseSummary, Streams, TraceSummary, Watch, summary,
+    Arrivals, DriveWrite, LabError, PlacementSummary, ResponseSummary, Streams, TraceSummary,
+    Watch, summary,
 };
 
 /// Time that the buffer takes to serve the pages of a request: SSDsim's constant.
@@ -104,7 +105,8 @@ fn handles(
 ) -> Result<Option<Handles>, LabError> {
     let Some(placement) = ssd.config.placement else { return Ok(None) };
     let streams = ssd.streams.as_ref();
-    let chooser = streams.map(|one| one.chooser(placement.handles, pages, writes)).transpose()?;
+    let chooser =
+        streams.map(|one| one.chooser(placement.handles, pages, pages, writes)).transpose()?;
     Ok(Some(Handles::new(placement.handles, streams, chooser)))
 }
 
@@ -295,7 +297,8 @@ impl<'a> Drive<'a> {
                 let pages = u32::try_from(ssd.config.logical_pages()).unwrap_or(u32::MAX);
                 Some(entry.build(pages, values)?)
             }
-            Some(Streams::Identifier(..) | Streams::Oracle) | None => None,
+            Some(Streams::Identifier(..) | Streams::Oracle | Streams::Client | Streams::Tier)
+            | None => None,
         };
         let mut drive = Ssd::new(&ssd.config, identifier)?;
         if let Some(precondition) = &ssd.precondition {
@@ -385,7 +388,7 @@ impl<'a> Drive<'a> {
         let placement = self.placement;
         let mut handles = self.handles.as_mut().filter(|_| op == DeviceOp::Write);
         let placed = |&page: &PageId| {
-            let handle = handles.as_mut().map_or(0, |handles| handles.choose(page));
+            let handle = handles.as_mut().map_or(0, |handles| handles.choose(DriveWrite::of(page)));
             (handle, placement.address(page))
         };
         let mut pages = pages.iter().map(placed).peekable();

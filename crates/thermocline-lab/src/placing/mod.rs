@@ -1,16 +1,18 @@
 //! Placement of writes: choice of a solid-state drive's handle, or stream.
 //!
 //! An identifier chooses by the hotness of the page, in as many classes as the drive has handles;
-//! the coldest class is handle 0. An oracle, which knows when each page is written next, is the
+//! the coldest class is handle 0. The client that causes a write, or the tier that its page comes
+//! from, choose by their numbers. An oracle, which knows when each page is written next, is the
 //! upper bound; a drive without placement is the lower. After a write buffer, writes are the pages
 //! that the buffer flushes.
 
 mod oracle;
+mod tier;
 
 use thermocline_core::config::Values;
 use thermocline_core::hotness::Classes;
 use thermocline_core::hotness::registry::IdentifierEntry;
-use thermocline_core::{BoxedIdentifier, PageId};
+use thermocline_core::{BoxedIdentifier, PageId, Tier};
 use thermocline_device::queueing::{DeviceOp, DeviceRequest};
 use thermocline_device::ssd::{Ssd, SsdConfig, SsdMetrics};
 
@@ -18,6 +20,7 @@ use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
 
 use oracle::oracle_classes;
+pub use tier::{TierWrites, tier_writes};
 
 /// Writes ahead whose map entries are fetched.
 const PREFETCH_WRITES: usize = 16;
@@ -32,6 +35,31 @@ pub enum Streams {
     Identifier(&'static IdentifierEntry, Values),
     /// The time until the page is written next. It needs placement handles.
     Oracle,
+    /// The client whose access causes the write, by its number, the last handles shared. It needs
+    /// placement handles.
+    Client,
+    /// The tier that the page comes from, likewise.
+    Tier,
+}
+
+/// A write to a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveWrite {
+    /// The page of the drive.
+    pub address: PageId,
+    /// The page as its user knows it, which identifiers go by.
+    pub page: PageId,
+    /// The client whose access causes the write.
+    pub client: u8,
+    /// The tier that the page comes from.
+    pub source: Tier,
+}
+
+impl DriveWrite {
+    /// A write of a page where it lies, of the only client, from the first tier.
+    pub const fn of(page: PageId) -> Self {
+        Self { address: page, page, client: 0, source: Tier::RAM }
+    }
 }
 
 /// Chooses the handle of each write of a run, in order.
@@ -39,12 +67,14 @@ pub enum Streams {
 pub(crate) enum Chooser {
     Identifier { classes: Classes, identifier: BoxedIdentifier },
     Oracle { classes: Box<[u8]>, next: usize },
+    Client { handles: u32 },
+    Tier { handles: u32 },
 }
 
 /// Effect of placement in a run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PlacementSummary {
-    /// Chooser of the handle: the name of an identifier, `oracle`, or `none`.
+    /// Chooser of the handle: the name of an identifier, `oracle`, `client`, `tier`, or `none`.
     pub streams: &'static str,
     /// Placement handles of the drive.
     pub handles: u32,
@@ -69,15 +99,18 @@ impl Streams {
         match self {
             Self::Identifier(entry, _) => entry.name,
             Self::Oracle => ORACLE,
+            Self::Client => "client",
+            Self::Tier => "tier",
         }
     }
 
-    /// Create a chooser for a drive of `handles` handles. `writes` are the writes to come, of pages
-    /// below `pages`; only an oracle asks for them.
+    /// Create a chooser for a drive of `handles` handles, for users' pages below `pages`. `writes`
+    /// are the addresses of the writes to come, below `addresses`; only an oracle asks for them.
     pub(crate) fn chooser(
         &self,
         handles: u32,
         pages: u32,
+        addresses: u32,
         writes: impl FnOnce() -> Result<Vec<PageId>, LabError>,
     ) -> Result<Chooser, LabError> {
         Ok(match self {
@@ -86,8 +119,11 @@ impl Streams {
                 identifier: entry.build(pages, values)?,
             },
             Self::Oracle => {
-                Chooser::Oracle { classes: oracle_classes(&writes()?, pages, handles)?, next: 0 }
+                let classes = oracle_classes(&writes()?, addresses, handles)?;
+                Chooser::Oracle { classes, next: 0 }
             }
+            Self::Client => Chooser::Client { handles },
+            Self::Tier => Chooser::Tier { handles },
         })
     }
 }
@@ -97,9 +133,13 @@ impl Chooser {
     ///
     /// # Panics
     /// If an oracle is asked for more writes than it knows.
-    pub(crate) fn choose(&mut self, page: PageId) -> u32 {
+    pub(crate) fn choose(&mut self, write: DriveWrite) -> u32 {
         match self {
-            Self::Identifier { classes, identifier } => classes.record(&mut **identifier, page),
+            Self::Identifier { classes, identifier } => {
+                classes.record(&mut **identifier, write.page)
+            }
+            Self::Client { handles } => u32::from(write.client).min(*handles - 1),
+            Self::Tier { handles } => u32::from(write.source.0).min(*handles - 1),
             Self::Oracle { classes, next } => {
                 *next += 1;
                 classes[*next - 1].into()
@@ -110,7 +150,7 @@ impl Chooser {
     pub(crate) fn prefetch(&self, page: PageId) {
         match self {
             Self::Identifier { identifier, .. } => identifier.prefetch(page),
-            Self::Oracle { .. } => {}
+            Self::Oracle { .. } | Self::Client { .. } | Self::Tier { .. } => {}
         }
     }
 
@@ -119,7 +159,7 @@ impl Chooser {
             Self::Identifier { classes, identifier } => {
                 (identifier.memory_bits() + classes.memory_bits()).div_ceil(8)
             }
-            Self::Oracle { .. } => 0,
+            Self::Oracle { .. } | Self::Client { .. } | Self::Tier { .. } => 0,
         }
     }
 }
@@ -143,8 +183,8 @@ impl Handles {
     }
 
     /// Return the handle of the next write.
-    pub(crate) fn choose(&mut self, page: PageId) -> u32 {
-        let handle = self.chooser.as_mut().map_or(0, |chooser| chooser.choose(page));
+    pub(crate) fn choose(&mut self, write: DriveWrite) -> u32 {
+        let handle = self.chooser.as_mut().map_or(0, |chooser| chooser.choose(write));
         self.pages_written[handle as usize] += 1;
         handle
     }
@@ -173,7 +213,7 @@ impl Handles {
 /// # Errors
 /// If a drive is invalid, smaller than the pages written, or wears out, or if `watch` is stopped.
 pub fn place(
-    writes: &[PageId],
+    writes: &[DriveWrite],
     warm_up: usize,
     config: &SsdConfig,
     streams: Option<&Streams>,
@@ -187,24 +227,26 @@ pub fn place(
     }
     let handles = config.placement.map_or(1, |placement| placement.handles);
     let streams = streams.filter(|_| config.placement.is_some());
+    let known = writes.iter().map(|write| write.page.0.saturating_add(1)).max().unwrap_or(0);
+    let addresses = || Ok(writes.iter().map(|write| write.address).collect());
     let chooser = streams
-        .map(|streams| streams.chooser(handles, pages, || Ok(writes.to_vec())))
+        .map(|streams| streams.chooser(handles, known.max(pages), pages, addresses))
         .transpose()?;
     let mut handles = Handles::new(handles, streams, chooser);
     drive.reset_metrics();
-    for (index, &page) in writes.iter().enumerate() {
+    for (index, &next) in writes.iter().enumerate() {
         if index % CHUNK_ACCESSES == 0 {
             watch.check()?;
         }
         if let Some(&coming) = writes.get(index + PREFETCH_WRITES) {
-            drive.prefetch(coming.0.into());
-            handles.prefetch(coming);
+            drive.prefetch(coming.address.0.into());
+            handles.prefetch(coming.page);
         }
         if index == warm_up {
             drive.reset_metrics();
         }
-        drive.select_handle(handles.choose(page))?;
-        drive.apply(write(page.0))?;
+        drive.select_handle(handles.choose(next))?;
+        drive.apply(write(next.address.0))?;
     }
     Ok(Placed { metrics: drive.metrics(), placement: handles.summary() })
 }

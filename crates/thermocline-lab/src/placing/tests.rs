@@ -2,6 +2,7 @@
 
 use thermocline_core::hotness::registry;
 use thermocline_device::ssd::{Isolation, Placement};
+use thermocline_trace::CompiledTrace;
 
 use super::*;
 
@@ -29,7 +30,7 @@ fn identifier(name: &str) -> Streams {
 }
 
 /// Four of five writes go to a twentieth of the pages; each page is drawn as if at random.
-fn skewed(pages: u32, count: u32) -> Vec<PageId> {
+fn skewed(pages: u32, count: u32) -> Vec<DriveWrite> {
     let draw = |turn: u32| {
         let mixed = u64::from(turn + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 20
@@ -38,7 +39,7 @@ fn skewed(pages: u32, count: u32) -> Vec<PageId> {
         let (least, most) = if turn % 5 > 0 { (0, pages / 20) } else { (pages / 20, pages) };
         least + u32::try_from(draw(turn) % u64::from(most - least)).unwrap()
     };
-    (0..count).map(page).map(PageId).collect()
+    (0..count).map(page).map(PageId).map(DriveWrite::of).collect()
 }
 
 #[test]
@@ -94,4 +95,55 @@ fn one_handle_is_no_placement() {
         assert_eq!(run(&one, Some(&streams)).metrics, expected);
         assert_eq!(run(&none, Some(&streams)).placement.streams, "none", "there is no handle");
     }
+}
+
+/// Pages that were written with each of four handles.
+fn handles_of(writes: &[DriveWrite], streams: &Streams) -> Vec<u64> {
+    let config = config(4, Isolation::Initial);
+    let placed = place(writes, 0, &config, Some(streams), &Watch::default()).unwrap();
+    placed.placement.pages_written
+}
+
+#[test]
+fn clients_and_tiers_choose_by_their_numbers() {
+    let write =
+        |client, source| DriveWrite { client, source: Tier(source), ..DriveWrite::of(PageId(7)) };
+    let writes = [write(0, 2), write(1, 0), write(1, 0), write(9, 1)];
+    assert_eq!(
+        handles_of(&writes, &Streams::Client),
+        [1, 2, 0, 1],
+        "the last handle takes the rest"
+    );
+    assert_eq!(handles_of(&writes, &Streams::Tier), [2, 1, 1, 0]);
+    assert_eq!((Streams::Client.name(), Streams::Tier.name()), ("client", "tier"));
+}
+
+#[test]
+fn a_flash_tier_writes_slots_and_says_where_its_pages_come_from() {
+    let options = thermocline_trace::generate::Options {
+        requests: 20_000,
+        pages: 2000,
+        write_share: 0.5,
+        ..thermocline_trace::generate::Options::default()
+    };
+    let mut generator = thermocline_trace::generate::Generator::new(options).unwrap();
+    let page_size = thermocline_trace::PageSize::DEFAULT;
+    let trace = CompiledTrace::compile(&mut generator, page_size).unwrap();
+    let writes = |name: &str| {
+        let entry = thermocline_core::registry::find(name).unwrap();
+        let values = Values::defaults(entry.parameters);
+        tier_writes(&trace, entry, &values, &[100, 500], Tier::FLASH, &Watch::default()).unwrap()
+    };
+    for name in ["hat", "face-gsc", "hca", "foyer"] {
+        let TierWrites { writes, slots } = writes(name);
+        assert_eq!(slots, 564);
+        assert!(!writes.is_empty() && writes.iter().all(|write| write.address.0 < slots), "{name}");
+    }
+    // FaCE with second chances copies within the flash, and to another slot.
+    let face = writes("face-gsc").writes;
+    assert!(face.iter().any(|write| write.source == Tier::FLASH));
+    let entry = thermocline_core::registry::find("hat").unwrap();
+    let values = Values::defaults(entry.parameters);
+    let none = tier_writes(&trace, entry, &values, &[100, 500], Tier(2), &Watch::default());
+    assert!(none.unwrap_err().to_string().contains("2 cache tiers"));
 }

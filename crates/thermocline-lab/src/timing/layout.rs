@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 /// A policy that drops its pages in the order in which it admitted them so writes one slot after the
 /// other, round and round.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     slot_of: Vec<u32>,
     free: VecDeque<u32>,
     /// Number of slots that are in use or free; between two accesses a tier may hold a few pages more
@@ -35,13 +35,13 @@ pub(crate) enum Placement {
 
 impl Slots {
     /// Create free slots for `capacity_pages` pages, for page ids below `pages`.
-    pub(super) fn new(capacity_pages: u32, pages: u32) -> Self {
+    pub(crate) fn new(capacity_pages: u32, pages: u32) -> Self {
         let used = capacity_pages.min(pages);
         Self { slot_of: vec![NONE; pages as usize], free: (0..used).collect(), used }
     }
 
     /// Return the slot of a page, which takes one if it has none.
-    pub(super) fn slot(&mut self, page: PageId) -> u64 {
+    pub(crate) fn slot(&mut self, page: PageId) -> u64 {
         let slot = &mut self.slot_of[page.index()];
         if *slot == NONE {
             *slot = self.free.pop_front().unwrap_or_else(|| {
@@ -53,7 +53,7 @@ impl Slots {
     }
 
     /// Frees the slot of a page, if it has one.
-    pub(super) fn drop_page(&mut self, page: PageId) {
+    pub(crate) fn drop_page(&mut self, page: PageId) {
         let slot = std::mem::replace(&mut self.slot_of[page.index()], NONE);
         if slot != NONE {
             self.free.push_back(slot);

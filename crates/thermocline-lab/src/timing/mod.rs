@@ -17,11 +17,11 @@ use thermocline_device::{Device, ResponseTimes, ResponseUs, Server};
 
 use crate::LabError;
 
-pub(crate) use layout::Placement;
+pub(crate) use layout::{Placement, Slots};
 pub(crate) use simulation::{Simulation, Timed};
 
 /// Pages that a cache may hold beyond its capacity while it answers an access.
-const SPARE_SLOTS: u64 = 64;
+pub(crate) const SPARE_SLOTS: u64 = 64;
 
 /// Seconds per day.
 pub const SECONDS_PER_DAY: f64 = 86_400.0;
