@@ -88,7 +88,7 @@ enum Task {
         #[arg(default_value = "")]
         filter: String,
     },
-    /// Build every file of a release into `target/release-files`, and check each; takes an hour
+    /// Build every file of a release into `target/release-files`, and check each; takes long
     #[cfg(unix)]
     Release(release::Options),
     /// Check licences, sources and versions of dependencies; needs cargo-deny
