@@ -35,6 +35,7 @@ fn answer(bytes: &[u8], piece_bytes: usize, tls: TlsMode) -> (Vec<u8>, bool) {
         size_bytes: SIZE_BYTES,
         flags: flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_TRIM | flag::SEND_WRITE_ZEROES,
         block_sizes: BlockSizes::default(),
+        takes_cooperation: true,
     };
     let exports = [export];
     let offer = Offer { exports: &exports, tls };

@@ -116,6 +116,11 @@ counters! {
             + "The write budget refused them, or the flash could not give them.",
         copies_saved_flash: "Copies to flash that the policy asked for, of pages that a slot already had",
         copies_saved_disk: "Copies to disk that the policy asked for, of pages that the disk already had",
+        demotions: "Clean pages offered to the server when they left RAM"
+            + "See [policies on two hosts](two-hosts.md), also for the next three.",
+        demotions_taken: "Clean pages of clients that RAM accepted",
+        demotions_refused: "Clean pages of clients that the policy did not accept",
+        pages_outdated: "Pages that left RAM because another client wrote them",
         fetches_saved: "Reads avoided because a write covered the whole page",
         partial_fetches: "Pages read only because a write replaced a part of them"
             + "A high count means that clients write less than `page_size` at a time.",

@@ -1,11 +1,11 @@
 //! A shard with its driver.
 
 use crate::driver::memory::MemoryDriver;
-use crate::driver::{Completion, Driver};
+use crate::driver::{Completion, Driver, Recall};
 use crate::lent::Lent;
-use crate::options::{Options, OptionsError};
+use crate::options::{Leaving, Options, OptionsError};
 use crate::request::{Reply, Request, SubmitError};
-use crate::shard::Shard;
+use crate::shard::{Cooperator, Shard};
 
 /// A shard with its driver: requests in, replies out.
 ///
@@ -68,7 +68,21 @@ impl<D: Driver> Engine<D> {
     /// As for [`Shard::submit`].
     #[inline]
     pub fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
+        self.keep_current();
         self.shard.submit(request, payload)
+    }
+
+    /// Takes a request of a client that keeps the pages; see [`Shard::submit_of`].
+    ///
+    /// # Errors
+    /// As [`Shard::submit_of`].
+    pub fn submit_of(
+        &mut self,
+        cooperator: Cooperator,
+        request: Request,
+        payload: &[u8],
+    ) -> Result<(), SubmitError> {
+        self.shard.submit_of(cooperator, request, payload)
     }
 
     /// Return the next reply, if there is one; to be given back with [`release`](Self::release).
@@ -113,8 +127,13 @@ impl<D: Driver> Engine<D> {
                 self.driver.start(operation);
                 has_moved = true;
             }
+            let driver = &mut self.driver;
+            while self.shard.next_leaving(|offset, content| driver.leave(offset, content)) {
+                has_moved = true;
+            }
             self.driver.poll(&mut self.done);
-            if !self.take_completions() {
+            let is_any = self.take_completions();
+            if !self.take_recalls() && !is_any {
                 return has_moved;
             }
             has_moved = true;
@@ -137,6 +156,31 @@ impl<D: Driver> Engine<D> {
         while !self.shard.is_idle() {
             self.wait();
         }
+    }
+
+    /// Gives up what may be older than what the backing store has.
+    #[inline]
+    fn keep_current(&mut self) {
+        let may_be_older = self.shard.options().leaving != Leaving::Silent;
+        if may_be_older && !self.driver.is_current() {
+            self.shard.give_up_all();
+        }
+    }
+
+    /// Gives up the pages that the driver was told to recall. Returns whether there were any.
+    fn take_recalls(&mut self) -> bool {
+        let mut is_any = false;
+        while let Some(recall) = self.driver.next_recall() {
+            is_any = true;
+            match recall {
+                Recall::All => self.shard.give_up_all(),
+                Recall::Page(offset_bytes) => {
+                    let page = offset_bytes / u64::from(self.shard.options().page_bytes);
+                    self.shard.give_up(page);
+                }
+            }
+        }
+        is_any
     }
 
     fn take_completions(&mut self) -> bool {

@@ -68,6 +68,11 @@ pub(crate) struct Entry {
     pub(crate) is_queued: bool,
     /// `true` if its newest bytes are gone.
     pub(crate) is_lost: bool,
+    /// `true` if its frame stays until the backing store has been told that the page leaves.
+    pub(crate) is_leaving: bool,
+    /// `true` if another client of the backing store has written the page, before or after the write that
+    /// is in flight.
+    pub(crate) is_outdated: bool,
     /// The version of the newest bytes; 0 if the disk has held them since before the start.
     pub(crate) newest: u64,
     /// The version that is all zeroes; 0 if none is known to be.
@@ -115,6 +120,8 @@ impl Entry {
             wants: Wants::default(),
             is_queued: false,
             is_lost: false,
+            is_leaving: false,
+            is_outdated: false,
             newest: 0,
             zeroed: 0,
             blank: 0,

@@ -49,6 +49,8 @@ pub struct Options {
     pub flash_error_budget: u32,
     /// Maximum time that a request may wait for the devices, above 0: after that it fails.
     pub backing_timeout: Nanos,
+    /// Messages to the backing store about clean pages that leave RAM.
+    pub leaving: Leaving,
     /// Share of the backing store that this shard serves. The sizes are those of this shard, but
     /// [`backing_pages`](Self::backing_pages), and it never gets requests for another shard's
     /// pages.
@@ -69,6 +71,18 @@ pub struct PolicyOptions {
     pub admission: Admission,
     /// The cost of RAM, flash and disk, for policies that weigh them.
     pub costs: Vec<PageCost>,
+}
+
+/// Messages to the backing store about clean pages that leave RAM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Leaving {
+    /// Nothing.
+    #[default]
+    Silent,
+    /// Only their numbers.
+    Told,
+    /// Their numbers and their content.
+    Offered,
 }
 
 /// Treatment of writes.
@@ -190,6 +204,7 @@ impl Options {
             flash_write_budget_gib_per_day: None,
             flash_error_budget: 64,
             backing_timeout: Nanos(30_000_000_000),
+            leaving: Leaving::Silent,
             share: Share::WHOLE,
         }
     }

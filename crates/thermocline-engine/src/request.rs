@@ -40,6 +40,11 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
+    /// `true` if bytes of the range may change.
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::Trim | Self::WriteZeroes)
+    }
+
     /// `true` if no byte of the range changes.
     pub(crate) const fn only_reads(self) -> bool {
         matches!(self, Self::Read | Self::Cache)

@@ -3,6 +3,9 @@
 //! A piece that the engine has no frames for waits here, in order, and is submitted again when
 //! replies were given back; the server bounds how much that can be.
 
+mod clients;
+pub(crate) mod leases;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
@@ -14,14 +17,18 @@ use smallvec::SmallVec;
 use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::{Allocation, Driver};
 use thermocline_engine::{
-    Engine, Lent, PageStatus, Reply, Request, RequestError, RequestKind, SubmitError, WriteMode,
+    Cooperator as Keeper, Engine, Leaving, Lent, PageStatus, Reply, Request, RequestError,
+    RequestKind, SubmitError, WriteMode,
 };
 
 use crate::protocol::{
     BlockSizes, Command, Context, ErrorCode, ExportInfo, Extent, allocation, tier,
     transmission_flag as flag,
 };
-use crate::service::{self, ExtentRange, Piece, Service, Tag};
+use crate::service::{self, Cooperator, Departure, ExtentRange, Piece, Service, Tag};
+
+use self::clients::Clients;
+pub use self::leases::ClientTerms;
 
 /// Interval at which the engine gets the time while it works.
 const TICK: Duration = Duration::from_millis(10);
@@ -64,12 +71,14 @@ struct Pending {
     waits_since: Instant,
     /// Remainder of a trim or a zeroing of which the engine has taken the beginning.
     rest: Option<Request>,
+    /// The client that keeps the pages, if one does.
+    keeper: Option<Keeper>,
 }
 
 impl Pending {
-    fn new(tag: Tag) -> Self {
+    fn new(tag: Tag, keeper: Option<Keeper>) -> Self {
         let since = Instant::now();
-        Self { tag, since, waits_since: since, rest: None }
+        Self { tag, since, waits_since: since, rest: None, keeper }
     }
 }
 
@@ -117,6 +126,8 @@ pub struct Cached<D> {
     next_tick: Duration,
     /// Time at which the engine was last seen to serve reads only.
     read_only_until: Option<Instant>,
+    /// Clients that cooperate, if any may.
+    clients: Option<Clients>,
 }
 
 impl<D: Driver> Cached<D> {
@@ -140,6 +151,7 @@ impl<D: Driver> Cached<D> {
             start: Instant::now(),
             next_tick: Duration::ZERO,
             read_only_until: None,
+            clients: None,
         }
     }
 
@@ -163,15 +175,23 @@ impl<D: Driver> Cached<D> {
         if options.write_mode == WriteMode::ReadOnly {
             flags |= flag::READ_ONLY;
         }
+        let mut minimum_bytes = 1;
+        if options.leaving != Leaving::Silent {
+            // Others may write the rest of a page, so it is written as a whole.
+            minimum_bytes = options.page_bytes;
+            flags &= !(flag::SEND_TRIM | flag::SEND_WRITE_ZEROES);
+        }
         ExportInfo {
             name: name.into(),
             description: description.into(),
             size_bytes: options.size_bytes(),
             flags,
             block_sizes: BlockSizes {
+                minimum_bytes,
                 preferred_bytes: options.page_bytes.next_power_of_two(),
                 ..BlockSizes::default()
             },
+            takes_cooperation: self.clients.is_some(),
         }
     }
 
@@ -190,7 +210,9 @@ impl<D: Driver> Cached<D> {
         let is_blank = matches!(request.kind, RequestKind::Trim | RequestKind::WriteZeroes);
         let part_bytes =
             if is_blank { self.engine.shard().part_bytes(&request) } else { request.length_bytes };
-        match self.engine.submit(Request { length_bytes: part_bytes, ..request }, payload) {
+        let keeper = self.pending_mut(request.tag).and_then(|pending| pending.keeper);
+        let part = Request { length_bytes: part_bytes, ..request };
+        match self.submit_to_engine(part, payload, keeper) {
             Ok(()) => {
                 if is_blank && let Some(pending) = self.pending_mut(request.tag) {
                     let (offset_bytes, length_bytes) =
@@ -215,6 +237,9 @@ impl<D: Driver> Cached<D> {
     pub(crate) fn next_answer(&mut self) -> Option<Answer> {
         if let Some((tag, error)) = self.refused.pop_front() {
             return Some(Answer { tag, outcome: Err(error), found: None });
+        }
+        if let Some((tag, outcome)) = self.next_client_answer() {
+            return Some(Answer { tag, outcome, found: None });
         }
         if let Some((number, allocations)) = self.answered.pop_front() {
             let Pending { tag, .. } = self.take_pending(number).expect("it was asked");
@@ -293,7 +318,8 @@ impl<D: Driver> Cached<D> {
         while let Some(request) = self.waiting_reads.pop_front() {
             if !self.offer(request, &[]) {
                 self.waiting_reads.push_front(request);
-                return;
+                // It may wait for a write.
+                break;
             }
         }
         while let Some((request, payload)) = self.waiting.pop_front() {
@@ -371,7 +397,7 @@ impl<D: Driver> Cached<D> {
     /// Asks the driver what is allocated.
     fn ask(&mut self, tag: Tag, piece: &Piece) {
         let Piece { offset_bytes, length_bytes, .. } = *piece;
-        let number = self.pending.insert(Pending::new(tag)) as u64;
+        let number = self.pending.insert(Pending::new(tag, None)) as u64;
         let pages = self.pages(offset_bytes, length_bytes);
         let newer = pages.clone().filter(|&page| self.is_newer(page)).collect();
         self.questions.insert(number, Question { newer });
@@ -434,15 +460,28 @@ impl<D: Driver> Service for Cached<D> {
             self.refused.push_back((tag, ErrorCode::NotSupported));
             return;
         }
+        let is_blank = matches!(piece.command, Command::Trim | Command::WriteZeroes);
+        if is_blank && self.engine.shard().options().leaving != Leaving::Silent {
+            // It is not offered.
+            self.refused.push_back((tag, ErrorCode::Invalid));
+            return;
+        }
         if piece.command == Command::BlockStatus {
             self.waiting_questions.push_back((tag, *piece));
             return self.ask_waiting();
+        }
+        let mut keeper = None;
+        if let Some(cooperator) = piece.cooperator.filter(|_| self.clients.is_some()) {
+            keeper = self.take_of_client(cooperator, tag, piece, payload);
+            if keeper.is_none() {
+                return;
+            }
         }
         let Some(kind) = kind(piece.command) else {
             self.refused.push_back((tag, ErrorCode::Invalid));
             return;
         };
-        let number = self.pending.insert(Pending::new(tag));
+        let number = self.pending.insert(Pending::new(tag, keeper));
         let request = Request {
             tag: number as u64,
             kind,
@@ -472,6 +511,7 @@ impl<D: Driver> Service for Cached<D> {
             self.answered.push_back(answer);
         }
         self.offer_waiting();
+        self.drive_clients();
     }
 
     fn next_reply(&mut self) -> Option<service::Reply> {
@@ -508,6 +548,14 @@ impl<D: Driver> Service for Cached<D> {
         }
     }
 
+    fn take_recalls(&mut self, _tag: Tag) -> Vec<u64> {
+        self.take_client_recalls()
+    }
+
+    fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {
+        self.client_left(cooperator, departure);
+    }
+
     fn descriptors(&self) -> Vec<RawFd> {
         self.descriptor.into_iter().collect()
     }
@@ -526,7 +574,12 @@ pub(crate) fn kind(command: Command) -> Option<RequestKind> {
         Command::Trim => Some(RequestKind::Trim),
         Command::Cache => Some(RequestKind::Cache),
         Command::WriteZeroes => Some(RequestKind::WriteZeroes),
-        Command::Disconnect | Command::BlockStatus => None,
+        Command::Disconnect
+        | Command::BlockStatus
+        | Command::Attach
+        | Command::Await
+        | Command::Demote
+        | Command::Release => None,
     }
 }
 

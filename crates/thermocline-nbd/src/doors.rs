@@ -13,7 +13,7 @@ use slab::Slab;
 
 use crate::codec::server::{READ_BYTES, bytes_to_multiple};
 use crate::protocol::{Command, Context, ErrorCode, Extent};
-use crate::service::{ExtentRange, Piece, Reply, Service, Tag};
+use crate::service::{Cooperator, Departure, ExtentRange, Piece, Reply, Service, Tag};
 
 /// Tags of pieces that doors asked for; the server's have this bit clear.
 const DOOR: u64 = 1 << 63;
@@ -226,6 +226,14 @@ impl<S: Service> Service for Doored<S> {
 
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>) {
         self.inner.extents(context, range, found);
+    }
+
+    fn take_recalls(&mut self, tag: Tag) -> Vec<u64> {
+        self.inner.take_recalls(tag)
+    }
+
+    fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {
+        self.inner.has_left(cooperator, departure);
     }
 
     fn must_ask(&self, context: Context) -> bool {

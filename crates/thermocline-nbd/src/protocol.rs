@@ -86,6 +86,25 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
     /// `NBD_CMD_FLAG_FAST_ZERO`: refuse if it is no faster than a write.
     pub const FAST_ZERO: u16 = 1 << 4;
+    /// The client held what it writes; only of clients that [cooperate](super::cooperation).
+    pub const HELD: u16 = 1 << 15;
+}
+
+/// An extension by which clients that cache what they read and write tell the server so.
+///
+/// It is negotiated like a metadata context, and adds four commands, whose numbers are far from those of the
+/// protocol. `docs/two-hosts.md` describes it.
+pub mod cooperation {
+    /// The name that a client selects to cooperate. No block status comes of it.
+    pub const CONTEXT_NAME: &str = "x-thermocline:cooperation";
+    /// The number by which the server confirms that, and by which it names pages to be given up.
+    pub const CONTEXT_ID: u32 = 3;
+    /// The number of the first command; the others follow.
+    pub const FIRST_COMMAND: u16 = 0x7463;
+    /// The greatest number of pages that one answer names.
+    pub const RECALLS_MAX: usize = 1024;
+    /// The longest page, in bytes: as a client's smallest block. Every page is a power of two.
+    pub const PAGE_BYTES_MAX: u32 = 64 << 10;
 }
 
 /// Option numbers, as on the wire.
@@ -187,10 +206,22 @@ pub enum Command {
     WriteZeroes,
     /// `NBD_CMD_BLOCK_STATUS`.
     BlockStatus,
+    /// A client begins to [cooperate](cooperation), and says who it is: the upper half of the offset is a
+    /// number of its choice, the lower half the pages of its cache, and the length is that of a page.
+    Attach,
+    /// A client has given up the pages that the last answer named, and waits for the next ones.
+    Await,
+    /// A client gives up a clean page, whose content follows.
+    Demote,
+    /// A client gives up clean pages without their content.
+    Release,
 }
 
 impl Command {
-    /// Every command; the place is the number on the wire.
+    /// Every command of clients that [cooperate](cooperation), in the order of their numbers.
+    pub const COOPERATION: [Self; 4] = [Self::Attach, Self::Await, Self::Demote, Self::Release];
+
+    /// Every command of the protocol; the place is the number on the wire.
     pub const ALL: [Self; 8] = [
         Self::Read,
         Self::Write,
@@ -204,7 +235,11 @@ impl Command {
 
     /// Return the command of a number, if there is one.
     pub fn from_wire(number: u16) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
+        let extra = || {
+            let place = number.checked_sub(cooperation::FIRST_COMMAND)?;
+            Self::COOPERATION.get(usize::from(place)).copied()
+        };
+        Self::ALL.get(usize::from(number)).copied().or_else(extra)
     }
 
     /// Return the number of the command.
@@ -218,7 +253,21 @@ impl Command {
             Self::Cache => 5,
             Self::WriteZeroes => 6,
             Self::BlockStatus => 7,
+            Self::Attach => cooperation::FIRST_COMMAND,
+            Self::Await => cooperation::FIRST_COMMAND + 1,
+            Self::Demote => cooperation::FIRST_COMMAND + 2,
+            Self::Release => cooperation::FIRST_COMMAND + 3,
         }
+    }
+
+    /// Return `true` if only clients that [cooperate](cooperation) have it.
+    pub fn is_of_cooperation(self) -> bool {
+        Self::COOPERATION.contains(&self)
+    }
+
+    /// Return `true` if bytes follow the request.
+    pub fn has_payload(self) -> bool {
+        matches!(self, Self::Write | Self::Demote)
     }
 
     /// Return `true` if it changes the export.
@@ -310,6 +359,8 @@ pub struct ExportInfo {
     pub flags: u16,
     /// The sizes of requests that it likes.
     pub block_sizes: BlockSizes,
+    /// `true` if clients may [cooperate](cooperation).
+    pub takes_cooperation: bool,
 }
 
 impl ExportInfo {

@@ -31,6 +31,21 @@ pub struct Piece {
     pub offset_bytes: u64,
     /// Length, in bytes; zero for a flush.
     pub length_bytes: u32,
+    /// Which client it is of, if that [cooperates](crate::protocol::cooperation).
+    pub cooperator: Option<Cooperator>,
+}
+
+/// A client that [cooperates](crate::protocol::cooperation), by its number among those that are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cooperator(pub u16);
+
+/// The way in which a client has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Departure {
+    /// It said farewell: it keeps no page.
+    Orderly,
+    /// Its connection was lost: it may not know that yet.
+    Lost,
 }
 
 impl Piece {
@@ -87,6 +102,17 @@ pub trait Service {
     /// allocated, the range is submitted as a piece of its own; this is called right after
     /// [`Service::next_reply`] has said that the service found out.
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>);
+
+    /// Where the pages begin that a client which cooperates is to give up, in bytes. Called right after
+    /// [`Service::next_reply`] has said that it waits no longer.
+    #[expect(unused_variables, reason = "a service without such clients recalls nothing")]
+    fn take_recalls(&mut self, tag: Tag) -> Vec<u64> {
+        vec![]
+    }
+
+    /// A client that cooperates has gone. What it waits for is answered nevertheless.
+    #[expect(unused_variables, reason = "a service without such clients has nothing to forget")]
+    fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {}
 
     /// Return `true` if a range is to be submitted before a client is told its status in a context.
     fn must_ask(&self, context: Context) -> bool {

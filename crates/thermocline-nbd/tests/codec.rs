@@ -25,7 +25,8 @@ const ALL_FLAGS: u16 = flag::SEND_FLUSH
 fn export(name: &str, size_bytes: u64) -> ExportInfo {
     let block_sizes = BlockSizes::default();
     let description = format!("export {name}");
-    ExportInfo { name: name.into(), description, size_bytes, flags: ALL_FLAGS, block_sizes }
+    let (name, flags) = (name.into(), ALL_FLAGS);
+    ExportInfo { name, description, size_bytes, flags, block_sizes, takes_cooperation: false }
 }
 
 /// Bytes on their way from one machine to the other, which sees them in pieces.
@@ -266,6 +267,10 @@ fn serve(
                     | Command::Disconnect
                     | Command::Flush
                     | Command::Trim
+                    | Command::Attach
+                    | Command::Await
+                    | Command::Demote
+                    | Command::Release
                     | Command::Cache => replies::done(output, request.cookie),
                 }
             }
@@ -607,6 +612,7 @@ fn requests_and_replies_look_as_documented() {
         flags: ALL_FLAGS | flag::SEND_DF,
         is_structured: true,
         contexts: server::Contexts::default(),
+        cooperates: false,
     };
     let mut requests = Requests::new(negotiated, &export("", 1 << 20));
     let input = bytes("25609513 0001 0001 1122334455667788 0000000000000200 00000003 'xyz'");
@@ -642,6 +648,7 @@ fn what_is_no_request_ends_the_connection() {
         flags: ALL_FLAGS,
         is_structured: false,
         contexts: server::Contexts::default(),
+        cooperates: false,
     };
     for input in [
         "25609514 0000 0000 0000000000000000 0000000000000000 00000000",
@@ -685,4 +692,110 @@ fn a_client_does_not_believe_everything() {
     let expected = Event::Hole { cookie: 7, offset_bytes: 4096, length_bytes: 512 };
     assert_eq!((consumed, event), (hole.len(), Some(expected)));
     assert_eq!(replies.next(&[], find), Ok((0, Some(Event::Done { cookie: 7 }))));
+}
+
+/// Negotiates with a client that wants to cooperate.
+fn cooperating(is_offered: bool) -> Negotiated {
+    let exports = [ExportInfo { takes_cooperation: is_offered, ..export("a", 1 << 20) }];
+    let offer = Offer { exports: &exports, tls: TlsMode::Off };
+    let set =
+        "'IHAVEOPT' 0000000a 00000026 00000001 'a' 00000001 00000019 'x-thermocline:cooperation'";
+    let go = "'IHAVEOPT' 00000007 00000007 00000001 'a' 0000";
+    let script = ["00000003", "'IHAVEOPT' 00000008 00000000", set, go];
+    let (output, step) = play(&offer, &script);
+    let confirmed = bytes("0003e889045565a9 0000000a 00000004 0000001d 00000003 'x-thermocline:'");
+    let is_confirmed = output.windows(confirmed.len()).any(|window| window == confirmed);
+    assert_eq!(is_confirmed, is_offered);
+    let Ok(Step::Enter(negotiated)) = step else { panic!("{step:?}") };
+    assert!(negotiated.contexts.is_empty(), "no block status comes of it");
+    negotiated
+}
+
+#[test]
+fn clients_cooperate_where_that_is_offered() {
+    for is_offered in [true, false] {
+        let wanted = client::Wanted {
+            export: "a".into(),
+            contexts: vec!["x-thermocline:cooperation".into()],
+            ..client::Wanted::default()
+        };
+        let exports = [ExportInfo { takes_cooperation: is_offered, ..export("a", 1 << 20) }];
+        let (agreed, negotiated) = negotiate(&exports, wanted, &[7]);
+        assert_eq!(agreed.unwrap().contexts.len(), usize::from(is_offered));
+        assert_eq!(negotiated.unwrap().cooperates, is_offered);
+        assert_eq!(cooperating(is_offered).cooperates, is_offered);
+    }
+}
+
+#[test]
+fn commands_of_cooperation_look_as_documented() {
+    let incoming = |is_offered, input: &str| {
+        let mut requests = Requests::new(cooperating(is_offered), &export("a", 1 << 20));
+        let bytes = bytes(input);
+        let (consumed, incoming) = requests.next(&bytes).unwrap();
+        let incoming = incoming.unwrap();
+        let is_refused = matches!(incoming, Incoming::Refused(_));
+        assert_eq!(consumed, if is_refused { 28 } else { bytes.len() }, "{input}");
+        match incoming {
+            Incoming::Request(request) => Ok((request.command, 0)),
+            Incoming::Write { request, payload, .. } => Ok((request.command, payload.len())),
+            Incoming::Refused(refusal) => Err(refusal.error),
+            Incoming::Disconnect => panic!("nobody leaves"),
+        }
+    };
+    let cookie = "0000000000000007";
+    let attach = format!("25609513 0000 7463 {cookie} 0000000900001000 00001000");
+    let wait = format!("25609513 0000 7464 {cookie} 0000000000000000 00000000");
+    let demote = format!("25609513 0000 7465 {cookie} 0000000000000200 00000003 'xyz'");
+    let release = format!("25609513 0000 7466 {cookie} 0000000000001000 00001000");
+    for (input, command, payload_bytes) in [
+        (&attach, Command::Attach, 0),
+        (&wait, Command::Await, 0),
+        (&demote, Command::Demote, 3),
+        (&release, Command::Release, 0),
+    ] {
+        assert_eq!(incoming(true, input), Ok((command, payload_bytes)));
+    }
+    // Where nothing was negotiated, they are commands that nobody knows.
+    for input in [&attach, &wait, &release] {
+        assert_eq!(incoming(false, input), Err(ErrorCode::Invalid));
+    }
+    let held = format!("25609513 8000 0001 {cookie} 0000000000000000 00000003 'xyz'");
+    assert_eq!(incoming(true, &held), Ok((Command::Write, 3)));
+    assert_eq!(incoming(false, &held), Err(ErrorCode::Invalid));
+    for wrong in [
+        format!("25609513 0000 7464 {cookie} 0000000000000000 00000001"),
+        format!("25609513 0000 7465 {cookie} 00000000000fffff 00000003 'xyz'"),
+        format!("25609513 0000 7466 {cookie} ffffffffffffffff 00001000"),
+        format!("25609513 0001 7467 {cookie} 0000000000000000 00000000"),
+    ] {
+        assert_eq!(incoming(true, &wrong), Err(ErrorCode::Invalid), "{wrong}");
+    }
+}
+
+#[test]
+fn pages_to_be_given_up_are_named_by_where_they_begin() {
+    let mut output = vec![];
+    replies::recalls(&mut output, 7, &[4096, 1 << 40]);
+    let answer =
+        "668e33ef 0001 0005 0000000000000007 00000014 00000003 0000000000001000 0000010000000000";
+    assert_eq!(output, bytes(answer));
+    let wait = RequestHeader {
+        cookie: 7,
+        command: Command::Await,
+        flags: 0,
+        offset_bytes: 0,
+        length_bytes: 0,
+    };
+    let find = |cookie| (cookie == 7).then_some(wait);
+    let mut replies = client::Replies::default();
+    let (consumed, event) = replies.next(&output, find).unwrap();
+    let Some(Event::Extents { cookie: 7, context: 3, descriptors }) = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(descriptors, bytes("0000000000001000 0000010000000000"));
+    assert_eq!(replies.next(&output[consumed..], find).unwrap().1, Some(Event::Done { cookie: 7 }));
+    output.clear();
+    replies::recalls(&mut output, 7, &[]);
+    assert_eq!(output, bytes("67446698 00000000 0000000000000007"));
 }

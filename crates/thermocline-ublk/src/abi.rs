@@ -241,6 +241,7 @@ impl Descriptor {
                     flags: 0,
                     offset_bytes,
                     length_bytes,
+                    cooperator: None,
                 });
             }
             3 => (Command::Trim, is_fua),
@@ -249,7 +250,7 @@ impl Descriptor {
         };
         let offset_bytes = self.start_sector.checked_mul(SECTOR_BYTES)?;
         let length_bytes = u32::try_from(u64::from(self.sectors) * SECTOR_BYTES).ok()?;
-        Some(Piece { command, flags, offset_bytes, length_bytes })
+        Some(Piece { command, flags, offset_bytes, length_bytes, cooperator: None })
     }
 }
 
@@ -352,7 +353,7 @@ mod tests {
             Descriptor { op_flags, sectors, start_sector }.piece()
         };
         let expected = |command, flags, offset_bytes, length_bytes| {
-            Some(Piece { command, flags, offset_bytes, length_bytes })
+            Some(Piece { command, flags, offset_bytes, length_bytes, cooperator: None })
         };
         let both = command_flag::FUA | command_flag::NO_HOLE;
         assert_eq!(piece(0, 8, 3), expected(Command::Read, 0, 1536, 4096));

@@ -100,7 +100,14 @@ impl UblkDoor {
                 self.durability().wrote();
                 Ok(0)
             }
-            Command::Flush | Command::Disconnect | Command::Cache | Command::BlockStatus => Ok(0),
+            Command::Flush
+            | Command::Disconnect
+            | Command::Cache
+            | Command::BlockStatus
+            | Command::Attach
+            | Command::Await
+            | Command::Demote
+            | Command::Release => Ok(0),
         }
     }
 }

@@ -179,7 +179,7 @@ fn understand_range(is_discard: bool, range: &[u8; RANGE_BYTES]) -> Wish {
 fn piece(command: Command, flags: u16, sector: u64, length_bytes: u64) -> Option<Piece> {
     let offset_bytes = sector.checked_mul(SECTOR_BYTES)?;
     let length_bytes = u32::try_from(length_bytes).ok()?;
-    Some(Piece { command, flags, offset_bytes, length_bytes })
+    Some(Piece { command, flags, offset_bytes, length_bytes, cooperator: None })
 }
 
 #[cfg(test)]

@@ -242,7 +242,14 @@ impl Ring {
                 self.durability.wrote();
                 true
             }
-            Command::Read | Command::Cache | Command::BlockStatus | Command::Disconnect => true,
+            Command::Read
+            | Command::Cache
+            | Command::BlockStatus
+            | Command::Disconnect
+            | Command::Attach
+            | Command::Await
+            | Command::Demote
+            | Command::Release => true,
         };
         let status = match outcome {
             Ok(()) if may_succeed => Status::Done,

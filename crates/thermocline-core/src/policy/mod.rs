@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use crate::{Access, Action, Actions, Choosing, Counts, Nanos, PageId, Tier};
+use self::multi::split::Message;
+use crate::{Access, Action, Actions, Choosing, Counts, Nanos, Op, PageId, Tier};
 
 pub mod buffer;
 pub mod hybrid;
@@ -27,6 +28,29 @@ pub struct Survivor {
     pub page: PageId,
     /// `true` if the surviving copy is newer than the disk's.
     pub is_dirty: bool,
+}
+
+/// News from another host, for half of a policy that is [cut at the network](multi::split).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum News {
+    /// A client's half tells the server's.
+    Message {
+        /// The client.
+        client: u8,
+        /// The message. If the message is a read or a write, the actions contain exactly one
+        /// [`Serve`](Action::Serve).
+        message: Message,
+    },
+    /// A client has left, or has crashed: it holds no page any more.
+    Left {
+        /// The client.
+        client: u8,
+    },
+    /// Another client writes a page: this one gives its copy up.
+    Outdated {
+        /// The page.
+        page: PageId,
+    },
 }
 
 /// A cache policy.
@@ -61,6 +85,20 @@ pub trait Policy: Debug {
         for_each(self, accesses, coming, |policy, access| {
             counts.add(policy.step(access, actions));
         });
+    }
+
+    /// Something that another host says, to a half of a policy that is cut at the network.
+    ///
+    /// Any other policy takes what a client reads or writes as an access, and ignores the rest.
+    fn hear(&mut self, news: News, out: &mut Actions) {
+        let News::Message { message, .. } = news else { return };
+        match message {
+            Message::Read { page } => self.access(Access { page, op: Op::Read, client: 0 }, out),
+            Message::Write { page, .. } => {
+                self.access(Access { page, op: Op::Write, client: 0 }, out);
+            }
+            Message::Demote { .. } => {}
+        }
     }
 
     /// Work that the policy does on its own, with `now` as the clock.

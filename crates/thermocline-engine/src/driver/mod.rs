@@ -30,6 +30,15 @@ pub struct Allocation {
     pub is_zero: bool,
 }
 
+/// Which pages are to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Recall {
+    /// The one at this place of the backing store, in bytes.
+    Page(u64),
+    /// All of them.
+    All,
+}
+
 /// Performs operations, in any order, many at a time.
 pub trait Driver {
     /// Takes an operation, which it gives back when nothing accesses its frames any more. It may be
@@ -49,6 +58,23 @@ pub trait Driver {
     /// other things as well.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Tells the backing store that a page has left RAM, where it lies there, in bytes, and its content if it
+    /// is offered. A driver starts what it was given before in front of that, and what it is given later
+    /// behind it.
+    #[expect(unused_variables, reason = "a device does not care who has a copy of what it holds")]
+    fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {}
+
+    /// The next page that is to be given up, since others write to the backing store.
+    fn next_recall(&mut self) -> Option<Recall> {
+        None
+    }
+
+    /// Return `true` if pages in RAM are as new as the backing store's: if not, all of them are to be
+    /// given up.
+    fn is_current(&mut self) -> bool {
+        true
     }
 
     /// Asks which parts of a range of the backing store, in bytes, are holes. Returns `true` if

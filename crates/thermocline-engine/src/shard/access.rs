@@ -26,7 +26,11 @@ impl Shard {
         self.clock += 1;
         self.actions.clear();
         let named = Accessed { page, id: self.places.enter(page, &self.slots, &self.entries) };
-        self.policy.access(Access { page: named.id, op, client: 0 }, &mut self.actions);
+        let access = Access { page: named.id, op, client: 0 };
+        match building.cooperator {
+            None => self.policy.access(access, &mut self.actions),
+            Some(cooperator) => self.policy.hear(cooperator.says(access), &mut self.actions),
+        }
         self.counters.policy.add(self.actions.as_slice());
         if let Some(observer) = &mut self.observer {
             let actions = self.actions.as_slice();

@@ -75,6 +75,9 @@ impl Shard {
         let is_intact = self.is_intact(key);
         match (result, slot) {
             _ if self.fetches[key].is_doubtful => self.fetch_elsewhere(key),
+            (Ok(()), None) if std::mem::take(&mut self.fetches[key].is_outdated) => {
+                self.push_fetch(key, Purpose::Policy, true);
+            }
             (Ok(()), _) if is_intact => self.fetched(key),
             (_, Some(slot)) => {
                 self.counters.checksum_errors += u64::from(result.is_ok());
@@ -293,7 +296,11 @@ impl Shard {
         }
         if result.is_err() {
             self.disk_waiters_done(page, capture.version, Err(RequestError::Io));
-            self.disk_write_failed(id);
+            if self.others_write() && self.entries[id].newest == capture.version {
+                self.abandon_write(id, capture.version);
+            } else {
+                self.disk_write_failed(id);
+            }
             return;
         }
         if kind == OperationKind::Discard {
@@ -311,6 +318,7 @@ impl Shard {
         self.entries[id].disk_written = capture.version;
         self.note_unsynced(page, capture.version);
         self.written(id, capture);
+        self.note_outdated(id, capture.version);
         self.disk_waiters_done(page, capture.version, Ok(()));
         self.settle(id);
     }

@@ -4,8 +4,6 @@
 //! only if a sync that began after its write succeeds, and a sync that fails gives up every version since
 //! the last good one.
 
-use std::collections::BTreeSet;
-
 use thermocline_core::Nanos;
 
 /// Time that syncs rest after one failed, unless a flush asks.
@@ -22,6 +20,8 @@ pub(super) struct DiskSyncs {
     syncing: Vec<Written>,
     is_syncing: bool,
     is_wanted: bool,
+    /// `true` if writes were lost that had been answered, and no flush has failed for it.
+    has_loss: bool,
     started: u64,
     done: u64,
     /// Time at which the disk may be synced again for other reasons than a flush, after a sync that
@@ -128,14 +128,23 @@ impl DiskSyncs {
         std::mem::take(&mut self.syncing)
     }
 
-    /// Note that the sync failed, and return the pages written since the last good one: the disk
-    /// may have lost all of that.
-    pub(super) fn failed(&mut self, now: Nanos) -> BTreeSet<u64> {
+    /// Note that the sync failed, and return the versions written since the last good one: the disk
+    /// may have lost all of them.
+    pub(super) fn failed(&mut self, now: Nanos) -> Vec<Written> {
         self.end();
         self.retry_at = Some(Nanos(now.0 + REST.0));
         // Also the writes since the sync began: the failure may have dropped them.
-        let written = self.unsynced.drain(..).chain(self.syncing.drain(..));
-        written.map(|(page, _)| page).collect()
+        self.unsynced.drain(..).chain(self.syncing.drain(..)).collect()
+    }
+
+    /// Writes were lost that had been answered: the next flush fails.
+    pub(super) const fn owe_loss(&mut self) {
+        self.has_loss = true;
+    }
+
+    /// Return `true` if a flush has to fail for lost writes; the one after it need not.
+    pub(super) const fn take_loss(&mut self) -> bool {
+        std::mem::replace(&mut self.has_loss, false)
     }
 
     const fn end(&mut self) {

@@ -9,7 +9,7 @@ use super::{InFlight, Shard};
 use crate::entry::{EntryId, FetchId};
 use crate::operation::{Device, DeviceError};
 use crate::options::{READ_FRAMES, RESERVED_FRAMES};
-use crate::request::{Request, RequestError};
+use crate::request::{Request, RequestError, Segments};
 
 /// Pages that are on their way to flash at once because too many are newer in RAM.
 const LOGGED_AT_ONCE_MAX: usize = 128;
@@ -19,6 +19,9 @@ const EXCESS_PART: usize = 4;
 impl Shard {
     /// Submit a flush: every version so far is to be durable.
     pub(super) fn submit_flush(&mut self, request: Request) {
+        if self.disk_syncs.take_loss() {
+            return self.reply(request, Err(RequestError::Io), None, Segments::new());
+        }
         let version = self.version;
         let key = self.insert_waiting(request);
         // Rule 6: versions of pages that are being written now are written again if the flush
@@ -298,10 +301,14 @@ impl Shard {
     pub(super) fn disk_synced(&mut self, result: Result<(), DeviceError>) {
         if result.is_err() {
             // Rule 9: everything since the last good sync is in doubt, also writes that completed.
-            let pages = self.disk_syncs.failed(self.now);
+            let written = self.disk_syncs.failed(self.now);
             self.blanks_synced(false);
             self.count_error(Device::Backing);
             self.owe_again();
+            if self.others_write() {
+                self.lose(&written);
+            }
+            let pages = written.iter().map(|&(page, _)| page).collect();
             self.disk_sync_failed(&pages);
             return;
         }
@@ -350,6 +357,23 @@ impl Shard {
                 InFlight::Run(_) | InFlight::Own(_) => {}
             }
         }
+        if self.others_write() {
+            // Another client may have written these pages since: nothing is written again.
+            for &page in written {
+                self.give_up(page);
+            }
+        } else {
+            self.write_all_again(written);
+        }
+        // Pages in doubt may be on their way to slots already, for somebody else.
+        self.waiters.require_records(self.journal.appended());
+        for request in failed {
+            self.page_done_durably(request, Err(RequestError::Io));
+        }
+    }
+
+    /// The disk may not have what was written of these pages.
+    fn write_all_again(&mut self, written: &BTreeSet<u64>) {
         // Bytes on their way from the disk may be older than what is durable elsewhere, also those that
         // only requests from before the page was replaced still wait for.
         for (_, fetch) in &mut self.fetches {
@@ -361,11 +385,6 @@ impl Shard {
             {
                 self.write_again(id);
             }
-        }
-        // Pages in doubt may be on their way to slots already, for somebody else.
-        self.waiters.require_records(self.journal.appended());
-        for request in failed {
-            self.page_done_durably(request, Err(RequestError::Io));
         }
     }
 

@@ -21,6 +21,7 @@ mod fault;
 mod figures;
 mod flush;
 mod hold;
+mod hosts;
 mod invariants;
 mod journal;
 mod metadata;
@@ -63,6 +64,7 @@ pub use self::event::{Event, Observer};
 use self::exchange::FlashUse;
 pub use self::figures::{PageStatus, SHARD_FIGURES};
 pub use self::hold::WriteHold;
+pub use self::hosts::Cooperator;
 use self::journal::Journal;
 use self::metadata::{Metadata, OwnOperation};
 use self::places::{Place, Places};
@@ -104,6 +106,8 @@ pub struct Shard {
     lost: BTreeSet<u64>,
     /// Pages that wait for a frame or a slot.
     queue: VecDeque<u64>,
+    /// Pages whose frames stay until the backing store has been told that they leave.
+    leaving: VecDeque<u64>,
     write_backs: WriteBacks,
     cleaner: Cleaner,
     flash_budget: Option<FlashBudget>,
@@ -138,6 +142,8 @@ struct Fetch {
     is_doubtful: bool,
     /// `true` if the slot gave wrong bytes before, and is read again.
     was_wrong: bool,
+    /// `true` if another client of the backing store has written the page since: it is read again.
+    is_outdated: bool,
     waiters: SmallVec<[Waiter; 2]>,
 }
 
@@ -258,6 +264,7 @@ impl Shard {
             flash_faults: FlashFaults::default(),
             lost: BTreeSet::new(),
             queue: VecDeque::new(),
+            leaving: VecDeque::new(),
             write_backs: WriteBacks::default(),
             cleaner: Cleaner::default(),
             flash_budget: budget,
@@ -348,6 +355,7 @@ impl Shard {
             && !self.blanks.has_wanted()
             && self.requests.is_empty()
             && self.queue.is_empty()
+            && self.leaving.is_empty()
             && !self.write_backs.is_busy()
             && self.flash_faults.is_idle()
             && !self.is_stirred

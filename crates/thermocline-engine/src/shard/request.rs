@@ -7,7 +7,7 @@ use thermocline_core::{Nanos, Op, Tier};
 
 use super::blank::{BlankParts, ZERO_BYTES_MAX};
 use super::requests::Pending;
-use super::{Event, Shard};
+use super::{Cooperator, Event, Shard};
 use crate::lent::{Lent, pieces};
 use crate::memory::FrameId;
 use crate::operation::{DeviceError, OperationKind};
@@ -23,7 +23,11 @@ pub(super) struct Building {
     pub(super) waiting: u32,
     pub(super) found: Option<Tier>,
     pub(super) error: Option<RequestError>,
+    /// The last version before those that it makes.
+    pub(super) older: u64,
     pub(super) is_sequential: bool,
+    /// The client that keeps the pages.
+    pub(super) cooperator: Option<Cooperator>,
 }
 
 /// The part of a request that lies in one page.
@@ -115,6 +119,16 @@ impl Shard {
     /// # Panics
     /// If the policy breaks its contract: an access is served once.
     pub fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
+        self.take(request, payload, None)
+    }
+
+    /// Takes a request, of a client that keeps the pages if `cooperator` says which.
+    pub(super) fn take(
+        &mut self,
+        request: Request,
+        payload: &[u8],
+        cooperator: Option<Cooperator>,
+    ) -> Result<(), SubmitError> {
         self.check(&request, payload)?;
         if let Err(error) = self.held_back(request.kind) {
             self.announce(&request);
@@ -165,7 +179,9 @@ impl Shard {
             waiting: 0,
             found: None,
             error: None,
+            older: self.version,
             is_sequential,
+            cooperator,
         };
         let frames = usize::try_from(needed).expect("there are as many frames");
         self.requests.claim_frames(frames);
@@ -309,6 +325,7 @@ impl Shard {
             waiting: 1,
             found: None,
             error: None,
+            older: 0,
             version: 0,
         })
     }
@@ -372,7 +389,7 @@ impl Shard {
     }
 
     fn finish_building(&mut self, request: Request, building: Building) {
-        let Building { key, segments, waiting, found, error, .. } = building;
+        let Building { key, segments, waiting, found, error, older, .. } = building;
         let is_waiting = waiting > 0 || (request.is_durable && error.is_none());
         if !is_waiting {
             let result = error.map_or(Ok(()), Err);
@@ -380,7 +397,7 @@ impl Shard {
             return;
         }
         let (since, version) = (self.now, self.version);
-        let pending = Pending { request, since, segments, waiting, found, error, version };
+        let pending = Pending { request, since, segments, waiting, found, error, older, version };
         let given = self.requests.insert(pending);
         debug_assert_eq!(given, key, "nothing else was inserted since");
         if waiting == 0 {

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use slab::Slab;
 use thermocline_core::{Nanos, Tier};
 
+use super::disk_syncs::Written;
 use crate::memory::FrameId;
 use crate::request::{Reply, Request, RequestError, Segments};
 
@@ -30,7 +31,8 @@ pub(super) struct Pending {
     pub(super) waiting: u32,
     pub(super) found: Option<Tier>,
     pub(super) error: Option<RequestError>,
-    /// The newest version that it made.
+    /// The last version before those that it made, and the newest of these.
+    pub(super) older: u64,
     pub(super) version: u64,
 }
 
@@ -86,6 +88,29 @@ impl Requests {
     /// Note why the request fails; the first reason counts.
     pub(super) fn fail(&mut self, key: usize, error: RequestError) {
         self.pending[key].error.get_or_insert(error);
+    }
+
+    /// Note an error for the writes that made one of these versions, and return the keys of these writes.
+    pub(super) fn fail_writes(
+        &mut self,
+        page_bytes: u64,
+        lost: &[Written],
+        error: RequestError,
+    ) -> BTreeSet<usize> {
+        let mut failed = BTreeSet::new();
+        for (key, pending) in &mut self.pending {
+            let Pending { request, older, version, .. } = *pending;
+            let end_bytes = request.offset_bytes + request.length_bytes;
+            let pages = request.offset_bytes / page_bytes..end_bytes.div_ceil(page_bytes);
+            let made = |(page, lost): &Written| {
+                pages.contains(page) && (older + 1..=version).contains(lost)
+            };
+            if request.kind.is_write() && lost.iter().any(made) {
+                pending.error.get_or_insert(error);
+                failed.insert(key);
+            }
+        }
+        failed
     }
 
     /// Give a segment the frame that its bytes arrived in.

@@ -62,6 +62,7 @@ impl Shard {
             is_write_back: purpose == Purpose::Cleaning,
             is_doubtful: false,
             was_wrong: false,
+            is_outdated: false,
             waiters: smallvec::SmallVec::new(),
         });
         self.entries[id].fetch =
@@ -288,7 +289,7 @@ impl Shard {
         // A write that no sync covers does not count: the disk may drop it (rule 9).
         let is_on_disk = entry.disk_synced == entry.newest || (is_blank && !is_zero);
         let is_elsewhere = is_on_disk || self.current_slot(id).is_some();
-        if is_wanted || !(is_elsewhere || is_zero) {
+        if is_wanted || !(is_elsewhere || is_zero) || (is_elsewhere && self.is_told_first(id)) {
             return;
         }
         if let Some(frame) = self.entries[id].frame.take() {

@@ -23,6 +23,11 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
+    /// The number of the request.
+    pub(super) const fn request(&self) -> usize {
+        self.request
+    }
+
     /// Return the last version that it waits for.
     pub(super) const fn version(&self) -> u64 {
         self.version
@@ -219,6 +224,15 @@ impl Waiters {
                 && version <= waiter.version
                 && waiter.pages.as_ref().is_none_or(overlaps)
         })
+    }
+
+    /// Takes out the flushes that wait for this version, and these durable writes.
+    pub(super) fn take_lost(&mut self, version: u64, writes: &BTreeSet<usize>) -> Vec<Waiter> {
+        let is_lost = |waiter: &mut Waiter| match waiter.pages {
+            None => waiter.version >= version,
+            Some(_) => writes.contains(&waiter.request),
+        };
+        self.waiting.extract_if(.., is_lost).collect()
     }
 
     /// Let all wait for their pages again: the slots that had them are gone.

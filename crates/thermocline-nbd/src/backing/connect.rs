@@ -9,15 +9,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use rustls::ClientConnection;
 
+use super::cooperation::{Cooperation, Talk};
 use super::{BackingError, tls};
 use crate::codec::ProtocolError;
-use crate::codec::client::{Agreed, Handshake, INPUT_BYTES_MAX, Security, Step, Wanted};
-use crate::protocol::{Context, TRANSFER_BYTES_MAX, transmission_flag as flag};
+use crate::codec::client::{
+    Agreed, Event, Handshake, INPUT_BYTES_MAX, Replies, RequestHeader, Security, Step, Wanted,
+};
+use crate::protocol::cooperation::{CONTEXT_ID, CONTEXT_NAME};
+use crate::protocol::{Command, Context, ErrorCode, TRANSFER_BYTES_MAX, transmission_flag as flag};
 use crate::server::transport::{Input, Socket, Transport};
 use crate::uri::{NbdUri, ServerAddress};
 
@@ -54,6 +58,8 @@ pub(super) struct Terms {
     pub(super) maximum_bytes: u32,
     /// The number of `base:allocation`, if the server has it.
     pub(super) allocation: Option<u32>,
+    /// `true` if the server cooperates.
+    cooperates: bool,
 }
 
 impl Terms {
@@ -70,6 +76,10 @@ impl Terms {
             minimum_bytes,
             maximum_bytes: (maximum_bytes - maximum_bytes % minimum_bytes).max(minimum_bytes),
             allocation: allocation.filter(|_| agreed.is_structured),
+            cooperates: agreed
+                .contexts
+                .iter()
+                .any(|(id, name)| (*id, &**name) == (CONTEXT_ID, CONTEXT_NAME)),
         }
     }
 
@@ -81,6 +91,15 @@ impl Terms {
     pub(super) fn writes_durably(&self) -> bool {
         !self.has(flag::SEND_FLUSH) && self.has(flag::SEND_FUA)
     }
+}
+
+/// A server, and the wishes of the client.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub(super) uri: NbdUri,
+    pub(super) access: Access,
+    /// Introduction of this cache, if the server is to cooperate.
+    pub(super) cooperation: Option<Cooperation>,
 }
 
 /// A connection past its negotiation.
@@ -96,35 +115,53 @@ pub(super) struct Greeted {
 pub(super) struct Contact {
     pub(super) terms: Terms,
     pub(super) connections: Vec<Greeted>,
+    /// When this cache was attached at the earliest, and what it said of itself.
+    attached: Option<(Instant, Cooperation)>,
 }
 
 impl Contact {
-    /// Connects, as often as the server likes.
-    pub(super) fn make(uri: &NbdUri, access: Access) -> Result<Self, BackingError> {
-        let (first, terms) = greet(uri)?;
-        if access == Access::ReadWrite && terms.has(flag::READ_ONLY) {
+    /// Connects, as often as the server likes; once to one that cooperates.
+    pub(super) fn make(wish: &Wish) -> Result<Self, BackingError> {
+        let Wish { uri, access, cooperation } = wish;
+        let now = Instant::now();
+        let (first, terms) = greet(wish)?;
+        if *access == Access::ReadWrite && terms.has(flag::READ_ONLY) {
             return Err(BackingError::ReadOnly { server: uri.server.to_string() });
         }
         let mut connections = vec![first];
-        let count = if terms.has(flag::CAN_MULTI_CONN) { CONNECTIONS_MAX } else { 1 };
+        let is_single = cooperation.is_some() || !terms.has(flag::CAN_MULTI_CONN);
+        let count = if is_single { 1 } else { CONNECTIONS_MAX };
         while connections.len() < count {
-            match greet(uri) {
+            match greet(wish) {
                 Ok((more, same)) if same == terms => connections.push(more),
                 // It serves so many and no more, or something else by now.
                 Ok(_) | Err(_) => break,
             }
         }
-        Ok(Self { terms, connections })
+        let attached = cooperation.map(|cooperation| (now, cooperation));
+        Ok(Self { terms, connections, attached })
+    }
+
+    /// Begin the conversation with a server that cooperates.
+    pub(super) fn talk(&self) -> Option<Talk> {
+        self.attached.map(|(at, cooperation)| Talk::new(cooperation, at))
     }
 }
 
 /// Make one connection.
-fn greet(uri: &NbdUri) -> Result<(Greeted, Terms), BackingError> {
+fn greet(wish: &Wish) -> Result<(Greeted, Terms), BackingError> {
+    let uri = &wish.uri;
     let at = |source| BackingError::Connect { server: uri.server.to_string(), source };
     let stream = Stream::connect(&uri.server).map_err(at)?;
     stream.limit(Some(STEP_LIMIT)).map_err(at)?;
     let mut wire = Wire { stream, tls: None };
-    let (input, terms) = wire.negotiate(uri)?;
+    let (mut input, terms) = wire.negotiate(wish)?;
+    if let Some(cooperation) = &wish.cooperation {
+        if !terms.cooperates {
+            return Err(BackingError::Uncooperative { server: uri.server.to_string() });
+        }
+        wire.attach(uri, *cooperation, &mut input)?;
+    }
     let Wire { stream, tls } = wire;
     stream.limit(None).map_err(at)?;
     let socket = stream.into_socket().map_err(at)?;
@@ -139,10 +176,12 @@ struct Wire {
 }
 
 impl Wire {
-    fn negotiate(&mut self, uri: &NbdUri) -> Result<(Input, Terms), BackingError> {
+    fn negotiate(&mut self, wish: &Wish) -> Result<(Input, Terms), BackingError> {
+        let uri = &wish.uri;
         let server = || uri.server.to_string();
         let refused = |source| BackingError::Refused { server: server(), source };
-        let contexts = vec![Context::Allocation.name().to_owned()];
+        let mut contexts = vec![Context::Allocation.name().to_owned()];
+        contexts.extend(wish.cooperation.map(|_| CONTEXT_NAME.to_owned()));
         let security = if uri.tls.is_some() { Security::Tls } else { Security::Plain };
         let wanted = Wanted { export: uri.export.clone(), contexts, security };
         let mut handshake = Handshake::new(wanted);
@@ -171,6 +210,61 @@ impl Wire {
                 },
             }
         }
+    }
+
+    /// Says who this cache is to a server that cooperates.
+    fn attach(
+        &mut self,
+        uri: &NbdUri,
+        cooperation: Cooperation,
+        input: &mut Input,
+    ) -> Result<(), BackingError> {
+        let server = || uri.server.to_string();
+        let at = |source| BackingError::Connect { server: server(), source };
+        let Cooperation { identity, pages, page_bytes } = cooperation;
+        let header = RequestHeader {
+            cookie: 0,
+            command: Command::Attach,
+            flags: 0,
+            offset_bytes: u64::from(identity) << 32 | u64::from(pages),
+            length_bytes: page_bytes,
+        };
+        let (mut replies, mut output, mut refusal) = (Replies::default(), vec![], None);
+        header.write(&mut output);
+        self.send(&output).map_err(at)?;
+        loop {
+            let find = |cookie| (cookie == header.cookie).then_some(header);
+            let found = replies.next(input.waiting(), find);
+            let (consumed, event) =
+                found.map_err(|source| BackingError::Refused { server: server(), source })?;
+            let is_done = matches!(event, Some(Event::Done { .. }));
+            if let Some(Event::Failed { error, .. }) = event {
+                refusal = Some(error);
+            }
+            let is_more = event.is_none();
+            input.consume(consumed);
+            if is_done {
+                break;
+            }
+            if is_more {
+                match self.receive(input.free()).map_err(at)? {
+                    0 => return Err(at(io::ErrorKind::UnexpectedEof.into())),
+                    length => input.add(length),
+                }
+            }
+        }
+        let Some(error) = refusal else { return Ok(()) };
+        let reason = match error {
+            ErrorCode::NoSpace => "it has as many clients as its `clients.number` allows",
+            ErrorCode::Overflow => "`ram.size` differs from the server's `clients.ram`",
+            ErrorCode::Invalid => "`page_size` differs from the server's",
+            ErrorCode::NotPermitted
+            | ErrorCode::Io
+            | ErrorCode::NoMemory
+            | ErrorCode::NotSupported
+            | ErrorCode::ShuttingDown => "it is stopping",
+        };
+        Err(BackingError::NotAttached { server: server(), reason })
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -310,8 +404,7 @@ pub(super) struct Reconnecting {
 impl Reconnecting {
     /// Begins; `notify` is called when there is a contact whose terms fit.
     pub(super) fn start(
-        uri: NbdUri,
-        access: Access,
+        wish: Wish,
         fits: impl Fn(&Terms) -> Result<(), BackingError> + Send + 'static,
         notify: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
@@ -320,7 +413,7 @@ impl Reconnecting {
         let (found, contacts) = sync_channel(1);
         let given_up = Arc::clone(&is_given_up);
         let make = move || {
-            let contact = Contact::make(&uri, access)?;
+            let contact = Contact::make(&wish)?;
             fits(&contact.terms)?;
             Ok(contact)
         };

@@ -28,6 +28,8 @@ pub(super) enum Fault {
     Protocol(#[from] ProtocolError),
     #[error("the server closed the connection")]
     Closed,
+    #[error("the server does not count on this cache any more")]
+    Refused,
     #[error("the server left a request unanswered for {} seconds", .0.as_secs_f64())]
     Silent(Duration),
 }
@@ -83,7 +85,7 @@ impl Link {
     }
 
     /// Adds a request to what is to be sent.
-    pub(super) fn push(&mut self, part: Part, orders: &Orders, now: Instant) {
+    pub(super) fn push(&mut self, part: Part, orders: &mut Orders, now: Instant) {
         let entry = self.sent.vacant_entry();
         let header = RequestHeader {
             cookie: entry.key() as u64,
@@ -93,7 +95,7 @@ impl Link {
             length_bytes: part.length_bytes,
         };
         header.write(&mut self.output.bytes);
-        if part.command == Command::Write {
+        if part.command.has_payload() {
             orders.gather(&part, &mut self.output.bytes);
         }
         entry.insert(Sent { header, part, received_bytes: 0, error: None, at: now });
@@ -167,6 +169,9 @@ fn take(sent: &mut Slab<Sent>, event: &Event<'_>, orders: &mut Orders) -> Result
         Event::Extents { cookie, descriptors, .. } => {
             // One context was asked for; the codec takes extents for no other request.
             orders.take_extents(&sent[key(cookie)].part, descriptors);
+        }
+        Event::Failed { error: ErrorCode::ShuttingDown, .. } if orders.cooperation.is_some() => {
+            return Err(Fault::Refused);
         }
         Event::Failed { cookie, error } => {
             sent[key(cookie)].error.get_or_insert(error);

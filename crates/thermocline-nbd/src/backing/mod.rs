@@ -12,6 +12,7 @@
 //! the first that is lost: they lead to the same server, and none may vouch for what another lost.
 
 mod connect;
+mod cooperation;
 mod link;
 mod orders;
 mod storage;
@@ -26,11 +27,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use thermocline_engine::driver::{Allocation, Completion, Driver};
+use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
 use thermocline_engine::{Frames, Operation};
 
 pub use self::connect::Access;
-use self::connect::{Contact, Reconnecting, Terms};
+use self::connect::{Contact, Reconnecting, Terms, Wish};
+pub use self::cooperation::Cooperation;
+use self::cooperation::Talk;
 use self::link::{Fault, Link};
 use self::orders::Orders;
 pub use self::storage::NbdStorage;
@@ -38,6 +41,9 @@ use crate::codec::ProtocolError;
 use crate::protocol::transmission_flag as flag;
 use crate::server::tls::TlsError;
 use crate::uri::NbdUri;
+
+/// Maximum time that a driver that ends waits for answers of a server that cooperates.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
 /// The reconnecting thread's token; those of links are their places.
 const RECONNECTED: u64 = u64::MAX;
@@ -80,6 +86,22 @@ pub enum BackingError {
         /// Address of the server.
         server: String,
     },
+    /// The server does not cooperate.
+    #[error(
+        "`{server}` does not cooperate: it needs a `[clients]` section, or leave `backing.cooperate` out"
+    )]
+    Uncooperative {
+        /// Where it listens.
+        server: String,
+    },
+    /// The server does not cooperate with this cache.
+    #[error("`{server}` does not cooperate with this cache: {reason}")]
+    NotAttached {
+        /// Where it listens.
+        server: String,
+        /// Why not.
+        reason: &'static str,
+    },
     /// Pages are no multiples of what the server takes.
     #[error(
         "`{server}` takes multiples of {minimum_bytes} bytes, pages have {page_bytes}: use a \
@@ -116,8 +138,7 @@ pub enum BackingError {
 /// A server that was reached, and is not driven yet.
 #[derive(Debug)]
 pub struct NbdBacking {
-    uri: NbdUri,
-    access: Access,
+    wish: Wish,
     contact: Contact,
     timeout: Duration,
     grace: Duration,
@@ -129,15 +150,33 @@ impl NbdBacking {
     /// # Errors
     /// If the server cannot be reached, does not know the export, or only reads.
     pub fn connect(uri: NbdUri, access: Access) -> Result<Self, BackingError> {
-        let contact = Contact::make(&uri, access)?;
+        Self::reach(Wish { uri, access, cooperation: None })
+    }
+
+    /// Connects to a server that cooperates. The engine's policy is the client's half of one that is cut at
+    /// the network, and the server's policy is the other half.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and a server that does not cooperate, or not with this cache.
+    pub fn connect_to_partner(
+        uri: NbdUri,
+        access: Access,
+        cooperation: Cooperation,
+    ) -> Result<Self, BackingError> {
+        Self::reach(Wish { uri, access, cooperation: Some(cooperation) })
+    }
+
+    fn reach(wish: Wish) -> Result<Self, BackingError> {
+        let Wish { uri, access, .. } = &wish;
+        let contact = Contact::make(&wish)?;
         let terms = &contact.terms;
-        if !terms.has(flag::SEND_FLUSH | flag::SEND_FUA) && access == Access::ReadWrite {
+        if !terms.has(flag::SEND_FLUSH | flag::SEND_FUA) && *access == Access::ReadWrite {
             tracing::warn!(
                 server = %uri.server,
                 "the server can neither flush nor write durably: what it acknowledges counts as durable"
             );
         }
-        Ok(Self { uri, access, contact, timeout: TIMEOUT, grace: GRACE })
+        Ok(Self { wish, contact, timeout: TIMEOUT, grace: GRACE })
     }
 
     /// Limit the time that a request may stay without answer; then the driver closes the
@@ -193,8 +232,7 @@ struct Session {
 /// Performs the operations of a backing store by asking an NBD server.
 #[derive(Debug)]
 pub struct NbdDriver {
-    uri: NbdUri,
-    access: Access,
+    wish: Wish,
     may_write: bool,
     needs: Needs,
     orders: Orders,
@@ -219,9 +257,9 @@ impl NbdDriver {
     /// # Errors
     /// If the server takes only requests larger than pages.
     pub fn new(backing: NbdBacking, frames: &Arc<Frames>) -> Result<Self, BackingError> {
-        let NbdBacking { uri, access, contact, timeout, grace } = backing;
+        let NbdBacking { wish, contact, timeout, grace } = backing;
         let needs = Needs {
-            server: uri.server.to_string(),
+            server: wish.uri.server.to_string(),
             size_bytes: contact.terms.size_bytes,
             page_bytes: frames.frame_bytes(),
         };
@@ -236,12 +274,13 @@ impl NbdDriver {
         let reconnected = Arc::new(eventfd(0, flags).map_err(at)?);
         let token = EventData::new_u64(RECONNECTED);
         epoll::add(&poller, &*reconnected, token, EventFlags::IN).map_err(at)?;
+        let mut orders = Orders::new(frames);
+        orders.cooperation = contact.talk();
         let session = Session::begin(contact, &poller).map_err(at)?;
         Ok(Self {
-            uri,
-            access,
+            wish,
             may_write,
-            orders: Orders::new(frames),
+            orders,
             needs,
             session: Some(session),
             reconnecting: None,
@@ -260,6 +299,11 @@ impl NbdDriver {
         self.may_write
     }
 
+    /// Return `true` if a server that cooperates has heard of every page that left.
+    pub fn is_settled(&self) -> bool {
+        self.orders.cooperation.as_ref().is_none_or(Talk::is_settled)
+    }
+
     /// Return `true` if the server is there, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.session.is_some()
@@ -272,7 +316,7 @@ impl NbdDriver {
             self.meet();
         }
         if let Err(fault) = self.exchange() {
-            tracing::warn!(server = %self.uri.server, %fault, "the backing store is gone");
+            tracing::warn!(server = %self.wish.uri.server, %fault, "the backing store is gone");
             self.part(&fault);
         }
         if let Some(missed_at) = self.missed_at {
@@ -306,10 +350,14 @@ impl NbdDriver {
             }
         }
         let now = Instant::now();
+        self.orders.ask_for_recalls(now);
         session.send(&mut self.orders, now)?;
         if now.duration_since(self.looked_at) >= LOOK_INTERVAL.min(self.timeout) {
             self.looked_at = now;
             session.links.iter().try_for_each(|link| link.check(now, self.timeout))?;
+        }
+        if self.orders.cooperation.as_ref().is_some_and(Talk::is_refused) {
+            return Err(Fault::Refused);
         }
         Ok(session.watch(&self.poller).map_err(io::Error::from)?)
     }
@@ -320,9 +368,14 @@ impl NbdDriver {
         let _empty = rustix::io::read(&*self.reconnected, &mut counter);
         let Some(contact) = self.reconnecting.as_ref().and_then(Reconnecting::take) else { return };
         self.reconnecting = None;
+        let talk = contact.talk();
         match Session::begin(contact, &self.poller) {
             Ok(session) => {
-                tracing::info!(server = %self.uri.server, "the backing store is back");
+                tracing::info!(server = %self.wish.uri.server, "the backing store is back");
+                let former = std::mem::replace(&mut self.orders.cooperation, talk);
+                if let (Some(talk), Some(former)) = (&mut self.orders.cooperation, former) {
+                    talk.follow(former);
+                }
                 self.orders.resume(&session.terms);
                 self.session = Some(session);
                 self.missed_at = None;
@@ -351,7 +404,7 @@ impl NbdDriver {
             let _full = rustix::io::write(&*reconnected, &1_u64.to_ne_bytes());
         };
         let fits = move |terms: &Terms| needs.check(terms);
-        match Reconnecting::start(self.uri.clone(), self.access, fits, notify) {
+        match Reconnecting::start(self.wish.clone(), fits, notify) {
             Ok(reconnecting) => self.reconnecting = Some(reconnecting),
             Err(error) => tracing::warn!(%error, "cannot start a thread to connect again"),
         }
@@ -425,6 +478,21 @@ impl Driver for NbdDriver {
         Some(self.poller.as_fd())
     }
 
+    fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {
+        if self.session.is_some() {
+            self.orders.leave(offset_bytes, content);
+        }
+    }
+
+    fn next_recall(&mut self) -> Option<Recall> {
+        self.orders.cooperation.as_mut()?.next_recall()
+    }
+
+    fn is_current(&mut self) -> bool {
+        let talk = self.orders.cooperation.as_ref();
+        talk.is_none_or(|talk| self.session.is_some() && talk.is_counted_on())
+    }
+
     fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
         let terms = self.session.as_ref().map(|session| &session.terms);
         self.orders.ask(tag, range, terms)
@@ -438,6 +506,14 @@ impl Driver for NbdDriver {
 impl Drop for NbdDriver {
     /// Says farewell, as far as the sockets take it at once.
     fn drop(&mut self) {
+        let start = Instant::now();
+        // A server that cannot send an answer does not read the farewell, and keeps the client's place.
+        while self.session.is_some() && !self.is_settled() && start.elapsed() < FAREWELL_LIMIT {
+            if self.exchange().is_err() {
+                break;
+            }
+            self.look(Some(&LOOK));
+        }
         for link in self.session.iter_mut().flat_map(|session| &mut session.links) {
             link.push_disconnect();
             // A server that is gone needs none.

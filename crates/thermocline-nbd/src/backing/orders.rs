@@ -11,6 +11,7 @@ use thermocline_engine::driver::{Allocation, Completion};
 use thermocline_engine::{Device, DeviceError, Frames, Operation, OperationId, OperationKind};
 
 use super::connect::Terms;
+use super::cooperation::Talk;
 use crate::protocol::{Command, ErrorCode, allocation, command_flag, transmission_flag as flag};
 
 /// A stretch of zeroes, to be copied from.
@@ -32,6 +33,10 @@ enum Owner {
     Operation(OperationId),
     /// A question about allocation, by its tag.
     Question(u64),
+    /// A message about a page that has left RAM.
+    Leaving,
+    /// The question which pages are to be given up.
+    Recalls,
 }
 
 /// An operation whose requests are not all answered.
@@ -65,6 +70,8 @@ pub(super) struct Orders {
     pub(super) waiting: VecDeque<Part>,
     pub(super) done: Vec<Completion>,
     pub(super) answers: VecDeque<(u64, Vec<Allocation>)>,
+    /// The conversation with a server that cooperates.
+    pub(super) cooperation: Option<Talk>,
     /// `true` if the server has acknowledged a change since a sync was started last.
     has_unsynced: bool,
     /// `true` if such changes were acknowledged by a server that has gone since: it may have had them in
@@ -82,6 +89,7 @@ impl Orders {
             waiting: VecDeque::new(),
             done: vec![],
             answers: VecDeque::new(),
+            cooperation: None,
             has_unsynced: false,
             is_doubtful: false,
         }
@@ -124,7 +132,11 @@ impl Orders {
         let end_bytes = operation.offset_bytes + operation.length_bytes;
         let (mut offset_bytes, mut parts_left) = (operation.offset_bytes, 0);
         while offset_bytes < end_bytes || parts_left == 0 {
-            let length_bytes = length(terms, end_bytes - offset_bytes);
+            let mut length_bytes = length(terms, end_bytes - offset_bytes);
+            let mut flags = flags;
+            if let Some(talk) = &mut self.cooperation {
+                (length_bytes, flags) = talk.cut(command, flags, offset_bytes, length_bytes);
+            }
             self.waiting.push_back(Part { owner, command, flags, offset_bytes, length_bytes });
             offset_bytes += u64::from(length_bytes);
             parts_left += 1;
@@ -181,8 +193,30 @@ impl Orders {
         true
     }
 
+    /// Tells the server that a page has left RAM.
+    pub(super) fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {
+        let Some(talk) = &mut self.cooperation else { return };
+        if let Some((command, length_bytes)) = talk.leave(offset_bytes, content) {
+            let owner = Owner::Leaving;
+            self.waiting.push_back(Part { owner, command, flags: 0, offset_bytes, length_bytes });
+        }
+    }
+
+    /// Asks which pages are to be given up, once those that were named have been.
+    pub(super) fn ask_for_recalls(&mut self, now: Instant) {
+        if self.cooperation.as_mut().is_some_and(|talk| talk.asks(now)) {
+            let (owner, command) = (Owner::Recalls, Command::Await);
+            let (flags, offset_bytes, length_bytes) = (0, 0, 0);
+            self.waiting.push_back(Part { owner, command, flags, offset_bytes, length_bytes });
+        }
+    }
+
     /// Appends the bytes that a request sends.
-    pub(super) fn gather(&self, part: &Part, target: &mut Vec<u8>) {
+    pub(super) fn gather(&mut self, part: &Part, target: &mut Vec<u8>) {
+        if matches!(part.owner, Owner::Leaving) {
+            let content = self.cooperation.as_mut().and_then(Talk::next_content);
+            return target.extend(content.expect("a page is offered with its content"));
+        }
         let (operation, start) = self.place(part, part.offset_bytes);
         let range = start..start + u64::from(part.length_bytes);
         // SAFETY: the operation is in flight, and the frames are those of its shard: nobody changes them.
@@ -211,7 +245,7 @@ impl Orders {
 
     /// Return the operation of a request that moves bytes, and where in it an offset lies.
     fn place(&self, part: &Part, offset_bytes: u64) -> (&Operation, u64) {
-        let Owner::Operation(id) = part.owner else { unreachable!("a question moves no bytes") };
+        let Owner::Operation(id) = part.owner else { unreachable!("nothing else has frames") };
         let flying = self.operations[id.0 as usize].as_ref().expect("its parts are in flight");
         (&flying.operation, offset_bytes - flying.operation.offset_bytes)
     }
@@ -219,6 +253,9 @@ impl Orders {
     /// Take the extents that a server reports: pairs of length and status from the part's beginning
     /// on.
     pub(super) fn take_extents(&mut self, part: &Part, descriptors: &[u8]) {
+        if let (Owner::Recalls, Some(talk)) = (part.owner, &mut self.cooperation) {
+            return talk.take_recalls(descriptors);
+        }
         let Owner::Question(tag) = part.owner else { return };
         let Some(question) = self.questions.get_mut(&tag) else { return };
         let (mut offset, wanted) = (part.offset_bytes, question.range.clone());
@@ -245,7 +282,13 @@ impl Orders {
         let id = match part.owner {
             Owner::Operation(id) => id,
             Owner::Question(tag) => return self.answer(tag),
+            Owner::Leaving => return self.talked(Talk::has_left),
+            Owner::Recalls => return self.talked(|talk| talk.answered(result)),
         };
+        if part.command == Command::Read && result.is_err() {
+            // The server counts it as held.
+            self.leave_all(part);
+        }
         let is_volatile = part.command.is_write() && part.flags & command_flag::FUA == 0;
         self.has_unsynced |= is_volatile && result.is_ok();
         let place = &mut self.operations[id.0 as usize];
@@ -272,7 +315,11 @@ impl Orders {
     /// for longer before.
     pub(super) fn suspend(&mut self, now: Instant, grace: Duration) {
         self.forget_server();
-        self.fail(|flying| flying.operation.kind == OperationKind::Sync && flying.parts_left > 0);
+        let is_asked =
+            |flying: &Flying| flying.operation.kind == OperationKind::Sync && flying.parts_left > 0;
+        // A sync that fails now speaks for all changes so far, and the next one need not.
+        self.is_doubtful &= !self.operations.iter().flatten().any(is_asked);
+        self.fail(is_asked);
         for flying in self.operations.iter_mut().flatten() {
             flying.parts_left = 0;
             flying.error = None;
@@ -307,7 +354,22 @@ impl Orders {
         }
     }
 
+    fn talked(&mut self, said: impl FnOnce(&mut Talk)) {
+        if let Some(talk) = &mut self.cooperation {
+            said(talk);
+        }
+    }
+
+    fn leave_all(&mut self, part: &Part) {
+        let Some(page_bytes) = self.cooperation.as_ref().map(Talk::page_bytes) else { return };
+        let end_bytes = part.offset_bytes + u64::from(part.length_bytes);
+        for offset_bytes in (part.offset_bytes..end_bytes).step_by(page_bytes as usize) {
+            self.leave(offset_bytes, None);
+        }
+    }
+
     fn forget_server(&mut self) {
+        self.talked(Talk::forget_server);
         self.is_doubtful |= std::mem::take(&mut self.has_unsynced);
         self.waiting.clear();
         while let Some(&tag) = self.questions.keys().next() {

@@ -82,7 +82,7 @@ fn start() -> (Doored<Cached<MemoryDriver>>, Arc<Mutex<Seen>>) {
 
 fn piece(command: Command, offset_bytes: u64, length_bytes: usize) -> Piece {
     let length_bytes = u32::try_from(length_bytes).unwrap();
-    Piece { command, flags: 0, offset_bytes, length_bytes }
+    Piece { command, flags: 0, offset_bytes, length_bytes, cooperator: None }
 }
 
 /// Drives until everything that was asked is answered; the server's client has nothing to do with it.

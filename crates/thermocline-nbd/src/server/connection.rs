@@ -20,7 +20,7 @@ use crate::codec::server::{
     replies,
 };
 use crate::protocol::{Command, ExportInfo};
-use crate::service::Service;
+use crate::service::{Cooperator, Departure, Service};
 
 /// A socket's bytes are taken in turns of at most this many.
 pub(super) const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
@@ -81,6 +81,10 @@ pub(super) struct Connection {
     whole_at: Instant,
     /// Time at which it last had something to do.
     busy_at: Instant,
+    /// The export whose service must hear when it goes, if it cooperates.
+    cooperates_with: Option<usize>,
+    /// The way in which it goes.
+    departure: Departure,
 }
 
 /// Reason why input waits.
@@ -152,6 +156,8 @@ impl Connection {
             taken_at: now,
             whole_at: now,
             busy_at: now,
+            cooperates_with: None,
+            departure: Departure::Lost,
         }
     }
 
@@ -161,6 +167,12 @@ impl Connection {
             Phase::Transmission(_, negotiated) => Some(negotiated.export),
             Phase::Handshake(_) | Phase::Leaving(_) => None,
         }
+    }
+
+    /// The export whose service has to hear that the client goes, and what it hears: once.
+    pub(super) fn take_departure(&mut self) -> Option<(usize, Cooperator, Departure)> {
+        let export = self.cooperates_with.take_if(|_| matches!(self.phase, Phase::Leaving(_)))?;
+        Some((export, self.work.cooperator(), self.departure))
     }
 
     pub(super) fn is_negotiating(&self) -> bool {
@@ -436,6 +448,7 @@ impl Connection {
             }
             Step::Enter(negotiated) => {
                 let export = &shared.exports[negotiated.export];
+                self.cooperates_with = negotiated.cooperates.then_some(negotiated.export);
                 self.phase = Phase::Transmission(Requests::new(negotiated, export), negotiated);
             }
             Step::Close => self.leave(false),
@@ -469,7 +482,10 @@ impl Connection {
         let is_more = incoming.is_some();
         match incoming {
             None => {}
-            Some(Incoming::Disconnect) => self.leave(false),
+            Some(Incoming::Disconnect) => {
+                self.departure = Departure::Orderly;
+                self.leave(false);
+            }
             Some(Incoming::Refused(refusal)) => {
                 self.output.make_room(REPLY_BYTES);
                 replies::refused(&mut self.output.bytes, &negotiated, &refusal);
@@ -523,7 +539,7 @@ impl Connection {
 /// Return the cost of a request, or of a piece of a write, to the server: its bytes, if it moves
 /// any, and a constant.
 fn cost(request: &Request, bytes: usize) -> i64 {
-    let has_bytes = matches!(request.command, Command::Read | Command::Write);
+    let has_bytes = request.command == Command::Read || request.command.has_payload();
     let bytes = if has_bytes { i64::try_from(bytes).unwrap_or(i64::MAX / 2) } else { 0 };
     bytes + REQUEST_COST
 }

@@ -4,8 +4,9 @@ use super::connection::INPUT_BYTES;
 use crate::codec::server::{
     Negotiated, PAYLOAD_BYTES, READ_BYTES, Request, bytes_to_multiple, replies,
 };
+use crate::protocol::cooperation::RECALLS_MAX;
 use crate::protocol::{CHUNK_HEADER_BYTES, Command, ErrorCode, command_flag};
-use crate::service::{Piece, Tag};
+use crate::service::{Cooperator, Piece, Tag};
 
 /// A range to be cached is handed over in parts of this many bytes, one after the other.
 const RANGE_PIECE_BYTES: u32 = 1 << 20;
@@ -60,6 +61,8 @@ pub(super) struct InFlight {
     pub(super) error: Option<ErrorCode>,
     /// The bytes of a read of several pieces, which come in any order.
     pub(super) data: Option<Box<[u8]>>,
+    /// Which client it is of, if that cooperates.
+    pub(super) cooperator: Option<Cooperator>,
 }
 
 impl InFlight {
@@ -73,6 +76,7 @@ impl InFlight {
             outstanding: 0,
             error: None,
             data: is_split.then(|| vec![0; request.length_bytes as usize].into_boxed_slice()),
+            cooperator: None,
         }
     }
 
@@ -88,7 +92,7 @@ impl InFlight {
         }
         let limit_bytes = if command == Command::Read {
             bytes_to_multiple(offset_bytes + u64::from(done_bytes), READ_BYTES)
-        } else if command == Command::Write || self.outstanding > 0 || self.error.is_some() {
+        } else if command.has_payload() || self.outstanding > 0 || self.error.is_some() {
             return None;
         } else if command == Command::Cache {
             RANGE_PIECE_BYTES
@@ -105,7 +109,8 @@ impl InFlight {
         self.submitted_bytes += length_bytes;
         self.outstanding += 1;
         let offset_bytes = offset_bytes + u64::from(done_bytes);
-        (done_bytes, Piece { command, flags, offset_bytes, length_bytes })
+        let cooperator = self.cooperator;
+        (done_bytes, Piece { command, flags, offset_bytes, length_bytes, cooperator })
     }
 
     /// A piece was answered.
@@ -116,7 +121,7 @@ impl InFlight {
 
     /// Return `true` if everything was handed over and answered, or an error ends it early.
     pub(super) fn is_done(&self) -> bool {
-        let is_write = self.request.command == Command::Write;
+        let is_write = self.request.command.has_payload();
         let is_through = self.submitted_bytes == self.request.length_bytes;
         self.outstanding == 0 && (is_through || (self.error.is_some() && !is_write))
     }
@@ -135,18 +140,21 @@ pub(super) fn charge_bytes(request: &Request, negotiated: &Negotiated) -> usize 
     match request.command {
         Command::Read => HELD_BYTES_MIN + replies::READ_HEADER_BYTES_MAX + length_bytes,
         // Its pieces may arrive slowly, in a whole input buffer.
-        Command::Write
+        Command::Write | Command::Demote
             if request.length_bytes > bytes_to_multiple(request.offset_bytes, PAYLOAD_BYTES) =>
         {
             HELD_BYTES_MIN + INPUT_BYTES + length_bytes
         }
-        Command::Write => HELD_BYTES_MIN + length_bytes,
+        Command::Write | Command::Demote => HELD_BYTES_MIN + length_bytes,
         Command::BlockStatus => {
             let extents = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
             let context_bytes = EXTENTS_HEADER_BYTES + EXTENT_BYTES * extents.min(length_bytes);
             HELD_BYTES_MIN + negotiated.contexts.iter().count() * context_bytes
         }
+        Command::Await => HELD_BYTES_MIN + EXTENTS_HEADER_BYTES + EXTENT_BYTES * RECALLS_MAX,
         Command::Disconnect
+        | Command::Attach
+        | Command::Release
         | Command::Flush
         | Command::Trim
         | Command::Cache

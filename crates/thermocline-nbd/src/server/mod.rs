@@ -290,6 +290,7 @@ impl<S: Service> Server<S> {
             let connection = &mut self.connections[index];
             let is_gone = connection.is_negotiating();
             connection.leave(is_gone);
+            self.tell_departure(index);
             self.activate(index);
         }
         let start = Instant::now();
@@ -393,6 +394,7 @@ impl<S: Service> Server<S> {
         connection.standing.charge(cost);
         self.cost_since_poll += cost;
         connection.count(&mut self.room);
+        self.tell_departure(index);
         match result {
             Ok(false) => {}
             Ok(true) => self.activate(index),
@@ -491,6 +493,14 @@ impl<S: Service> Server<S> {
     fn part(&mut self, index: usize, fault: &Fault) {
         tracing::info!(client = index, %fault, "a client was disconnected");
         self.connections[index].leave(true);
+        self.tell_departure(index);
+    }
+
+    /// Lets a service know that a client goes which cooperates with it.
+    fn tell_departure(&mut self, index: usize) {
+        if let Some((export, cooperator, departure)) = self.connections[index].take_departure() {
+            self.services[export].has_left(cooperator, departure);
+        }
     }
 
     /// Disconnects clients that exceed a time limit, and tries to accept again.
@@ -503,6 +513,7 @@ impl<S: Service> Server<S> {
             if let Some(reason) = connection.look_over(now, &self.settings) {
                 tracing::info!(client = index, reason, "a client was disconnected");
                 connection.leave(true);
+                self.tell_departure(index);
                 self.activate(index);
             }
         }

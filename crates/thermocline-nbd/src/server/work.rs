@@ -8,7 +8,7 @@ use super::in_flight::{
 use super::transport::{Output, Transport};
 use crate::codec::server::{Negotiated, Request, replies};
 use crate::protocol::{Command, Extent, command_flag};
-use crate::service::{ExtentRange, Reply, Service};
+use crate::service::{Cooperator, ExtentRange, Reply, Service};
 
 /// Replies without data are shorter than this.
 pub(super) const REPLY_BYTES: usize = 128;
@@ -65,6 +65,11 @@ impl Work {
         self.connection
     }
 
+    /// The client as a service knows it, if it cooperates.
+    pub(super) fn cooperator(&self) -> Cooperator {
+        Cooperator(u16::try_from(self.connection).expect("connections have numbers of 12 bits"))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.in_flight.is_empty()
     }
@@ -102,7 +107,8 @@ impl Work {
             }
             return;
         }
-        if request.length_bytes == 0 && request.command != Command::Flush {
+        let has_no_bytes = matches!(request.command, Command::Flush | Command::Await);
+        if request.length_bytes == 0 && !has_no_bytes {
             finish(InFlight::new(request), negotiated, output);
             return;
         }
@@ -192,6 +198,11 @@ impl Work {
             {
                 block_status(&request, negotiated, service, output);
             }
+            Some(_) if request.command == Command::Await && finished.error.is_none() => {
+                let offsets = service.take_recalls(reply.tag);
+                output.make_room(EXTENTS_HEADER_BYTES + EXTENT_BYTES * offsets.len());
+                replies::recalls(&mut output.bytes, request.cookie, &offsets);
+            }
             Some(negotiated) => finish(finished, negotiated, output),
             None => {}
         }
@@ -210,6 +221,7 @@ impl Work {
     fn insert(&mut self, request: Request, negotiated: &Negotiated) -> usize {
         let mut in_flight = InFlight::new(request);
         in_flight.held_bytes = charge_bytes(&request, negotiated);
+        in_flight.cooperator = negotiated.cooperates.then(|| self.cooperator());
         self.held_bytes += in_flight.held_bytes;
         self.in_flight.insert(in_flight)
     }

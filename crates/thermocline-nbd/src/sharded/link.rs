@@ -247,7 +247,13 @@ mod tests {
     use crate::protocol::Command;
 
     fn order(whole: u32) -> Order {
-        let piece = Piece { command: Command::Flush, flags: 0, offset_bytes: 0, length_bytes: 0 };
+        let piece = Piece {
+            command: Command::Flush,
+            flags: 0,
+            offset_bytes: 0,
+            length_bytes: 0,
+            cooperator: None,
+        };
         Order { place: Place::Single(whole), piece, buffer: vec![] }
     }
 

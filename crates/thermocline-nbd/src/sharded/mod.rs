@@ -25,9 +25,9 @@ use thermocline_engine::driver::Driver;
 use thermocline_engine::{Engine, Lent, Request, RequestError, RequestKind, ShardMap, Spanning};
 
 use self::link::{Batch, Bell, Given, Link, Order, Place, Served};
-use crate::cached::{Answer, Cached, Meter, Pieces, kind, push_extent};
+use crate::cached::{Answer, Cached, ClientTerms, Meter, Pieces, kind, push_extent};
 use crate::protocol::{Command, Context, ErrorCode, ExportInfo, Extent};
-use crate::service::{ExtentRange, Piece, Reply, Service, Tag};
+use crate::service::{Cooperator, Departure, ExtentRange, Piece, Reply, Service, Tag};
 
 /// Number of bytes for which a request for the status of extents is answered; the client asks for
 /// the rest.
@@ -163,6 +163,17 @@ impl<D: Driver> Sharded<D> {
         self
     }
 
+    /// Has clients cooperate; see [`Cached::with_clients`].
+    ///
+    /// # Panics
+    /// If there are several shards.
+    #[must_use]
+    pub fn with_clients(mut self, terms: ClientTerms) -> Self {
+        assert!(self.is_alone(), "one shard knows all that a client holds");
+        self.own = self.own.with_clients(terms);
+        self
+    }
+
     /// Return the information about the export for clients.
     pub fn info(&self, name: &str, description: &str) -> ExportInfo {
         self.own.info(name, description)
@@ -186,16 +197,8 @@ impl<D: Driver> Sharded<D> {
     fn only_shard(&self, piece: &Piece) -> Option<usize> {
         let end_bytes = piece.offset_bytes + u64::from(piece.length_bytes);
         let is_within = end_bytes <= self.map.extent_end(piece.offset_bytes);
-        let is_single = match piece.command {
-            Command::Flush | Command::BlockStatus => false,
-            Command::Read
-            | Command::Write
-            | Command::Trim
-            | Command::Cache
-            | Command::WriteZeroes
-            | Command::Disconnect => is_within,
-        };
-        is_single.then(|| self.map.place(piece.offset_bytes).0)
+        let is_of_all = matches!(piece.command, Command::Flush | Command::BlockStatus);
+        (is_within && !is_of_all).then(|| self.map.place(piece.offset_bytes).0)
     }
 
     /// Submit a request to one shard.
@@ -514,6 +517,14 @@ impl<D: Driver> Service for Sharded<D> {
                 }
             }
         }
+    }
+
+    fn take_recalls(&mut self, tag: Tag) -> Vec<u64> {
+        self.own.take_recalls(tag)
+    }
+
+    fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {
+        self.own.has_left(cooperator, departure);
     }
 
     fn must_ask(&self, context: Context) -> bool {

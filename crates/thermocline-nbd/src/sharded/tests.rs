@@ -48,7 +48,7 @@ fn call(
 }
 
 fn piece(command: Command, offset_bytes: u64, length_bytes: u32) -> Piece {
-    Piece { command, flags: 0, offset_bytes, length_bytes }
+    Piece { command, flags: 0, offset_bytes, length_bytes, cooperator: None }
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(crate) struct Load {
     /// Replies that were errors, by kind: reads, writes, flushes.
     pub(crate) failures: [u64; 3],
     pub(crate) answers: u64,
+    /// `true` if pages are zeroed, too.
+    has_zeroes: bool,
 }
 
 impl Load {
@@ -80,7 +82,13 @@ impl Load {
             start: Instant::now(),
             failures: [0; 3],
             answers: 0,
+            has_zeroes: true,
         }
+    }
+
+    /// The same without requests that zero pages.
+    pub(crate) fn without_zeroes(self) -> Self {
+        Self { has_zeroes: false, ..self }
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -164,7 +172,7 @@ impl Load {
                 self.asked.insert(tag, Asked::Read { page, count });
             }
             kind => {
-                let (kind, value) = if kind == 9 {
+                let (kind, value) = if kind == 9 && self.has_zeroes {
                     (RequestKind::WriteZeroes, 0)
                 } else {
                     (RequestKind::Write, tag)

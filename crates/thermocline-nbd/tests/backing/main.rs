@@ -10,6 +10,7 @@ mod away;
 mod certificates;
 #[path = "../server/client.rs"]
 mod client;
+mod hosts;
 mod load;
 mod multi_conn;
 mod nbdkit;

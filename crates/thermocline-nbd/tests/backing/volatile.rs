@@ -56,6 +56,10 @@ impl Service for Volatile {
             | Command::Disconnect
             | Command::Flush
             | Command::Cache
+            | Command::Attach
+            | Command::Await
+            | Command::Demote
+            | Command::Release
             | Command::BlockStatus => {}
         }
         drop(disk);
@@ -179,6 +183,7 @@ impl Running {
             size_bytes,
             flags: flag::HAS_FLAGS | face.flags,
             block_sizes: face.block_sizes,
+            takes_cooperation: false,
         };
         let service = Volatile { disk: Arc::clone(disk), waiting: VecDeque::new(), drives: 0 };
         // Who dies answers nobody: it is not waited for.

@@ -315,7 +315,10 @@ fn writes_wait_for_the_epoch_for_as_long_as_that_takes() {
     let shard = Shard::open_early(options, &flash).unwrap();
     let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 2048 << 12);
     let mut cached = Cached::new(Engine::new(shard, driver));
-    let piece = |command, length_bytes| Piece { command, flags: 0, offset_bytes: 0, length_bytes };
+    let piece = |command, length_bytes| {
+        let (offset_bytes, cooperator) = (0, None);
+        Piece { command, flags: 0, offset_bytes, length_bytes, cooperator }
+    };
     let answered = |tag| Some(Reply { tag: Tag(tag), outcome: Ok(()) });
     cached.submit(Tag(1), &piece(Command::Write, 4096), &[7; 4096]);
     cached.submit(Tag(2), &piece(Command::Flush, 0), &[]);

@@ -48,6 +48,7 @@ impl Memory {
                 | flag::SEND_CACHE
                 | flag::CAN_MULTI_CONN,
             block_sizes: BlockSizes::default(),
+            takes_cooperation: false,
         }
     }
 
@@ -73,6 +74,10 @@ impl Memory {
             | Command::Disconnect
             | Command::Flush
             | Command::Cache
+            | Command::Attach
+            | Command::Await
+            | Command::Demote
+            | Command::Release
             | Command::BlockStatus => Ok(()),
         }
     }

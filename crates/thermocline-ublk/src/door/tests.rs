@@ -113,7 +113,13 @@ fn requests_and_their_bytes_go_both_ways() {
     queue.ask(1, 1, 2, 3);
     queue.ask(0, 0, 2, 3);
     assert!(!door.may_sleep());
-    let piece = |command| Piece { command, flags: 0, offset_bytes: 1536, length_bytes: 1024 };
+    let piece = |command| Piece {
+        command,
+        flags: 0,
+        offset_bytes: 1536,
+        length_bytes: 1024,
+        cooperator: None,
+    };
     let write = Asked { ticket: 1, piece: piece(Command::Write) };
     assert_eq!(next(&mut door), Some((write, vec![7; 1024])));
     let read = Asked { ticket: 0, piece: piece(Command::Read) };

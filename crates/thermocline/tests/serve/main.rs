@@ -19,6 +19,7 @@ mod foreign_clients;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../../../thermocline-vhost/tests/machine/guest.rs"]
 mod guest;
+mod hosts;
 mod identity;
 mod live;
 mod memory;

@@ -6,6 +6,7 @@ mod halves;
 pub mod hfa;
 mod hierarchy;
 pub mod hint_k;
+mod hosted;
 mod khv;
 pub mod lru_n_inclusive;
 pub mod mq_n;

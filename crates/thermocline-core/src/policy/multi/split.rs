@@ -14,18 +14,27 @@
 //!   client is told to drop its copy, also one that the server does not know of: clients of `mq-n` drop
 //!   victims without a word.
 
-pub use super::halves::{ClientHalf, Held, Link, Message};
-use super::halves::{Receive as _, Victims};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::halves::Receive as _;
+pub use super::halves::{ClientHalf, Held, Link, Message, Victims};
+use super::hosted::{HostedClient, HostedServer};
 use super::{demote, mq_n};
-use crate::config::Values;
-use crate::{Actions, Setup};
+use crate::capabilities::{Capabilities, Depth};
+use crate::config::{Parameter, Values};
+use crate::entry::PolicyEntry;
+use crate::policy::single::mq;
+use crate::{Actions, BoxedPolicy, Clients, PageId, Setup};
 
 /// A policy that runs on two hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Split {
     /// The name that it has in the registry.
     pub name: &'static str,
-    victims: Victims,
+    /// Treatment of the pages that leave a client.
+    pub victims: Victims,
+    parameters: &'static [Parameter],
     server: fn(&Setup, &Values) -> ServerHalf,
 }
 
@@ -34,11 +43,13 @@ pub const POLICIES: &[Split] = &[
     Split {
         name: demote::DEMOTE_NAME,
         victims: Victims::Demoted,
+        parameters: demote::PARAMETERS,
         server: |setup, values| ServerHalf(Half::Demote(demote::Server::new(setup, values))),
     },
     Split {
         name: mq_n::MQ_N_NAME,
         victims: Victims::Dropped,
+        parameters: mq::PARAMETERS,
         server: |setup, values| ServerHalf(Half::Mq(mq_n::Server::new(setup, values))),
     },
 ];
@@ -58,6 +69,54 @@ impl Split {
     /// parameters.
     pub fn server(&self, setup: &Setup, values: &Values) -> ServerHalf {
         (self.server)(setup, values)
+    }
+}
+
+/// The greatest number of cooperating clients of a server: one more client stands for all others.
+pub const COOPERATING_MAX: u8 = Clients::MAX - 1;
+
+/// The clients of a server's engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cooperating {
+    /// Their number, from 1 to [`COOPERATING_MAX`].
+    pub clients: u8,
+    /// The pages that each holds.
+    pub pages: u32,
+}
+
+impl Split {
+    /// The half of one client as the policy of an engine: RAM is the client's tier, and the server is its
+    /// backing store. A copy from RAM to disk of a page that RAM then drops is a demotion.
+    pub fn client_policy(&'static self) -> PolicyEntry {
+        let build = move |setup: &Setup, _: &Values| -> BoxedPolicy {
+            Box::new(HostedClient::new(self.client(setup)))
+        };
+        self.entry(build)
+    }
+
+    /// The half of the server as the policy of an engine: RAM and flash are the tiers below the clients.
+    /// Without a flash, RAM is the only one.
+    ///
+    /// # Panics
+    /// If there is no client, or there are too many.
+    pub fn server_policy(&'static self, cooperating: Cooperating) -> PolicyEntry {
+        let clients = Clients::new(usize::from(cooperating.clients) + 1).expect("so many may be");
+        assert!(clients != Clients::ONE, "a client cooperates");
+        self.entry(move |setup, values| {
+            let mut whole = Setup { clients, ..setup.clone() };
+            let below = setup.capacity_pages.iter().copied();
+            whole.capacity_pages =
+                core::iter::once(cooperating.pages).chain(below).collect::<Vec<_>>();
+            Box::new(HostedServer::new(&whole, self.server(&whole, values)))
+        })
+    }
+
+    fn entry(
+        &self,
+        build: impl Fn(&Setup, &Values) -> BoxedPolicy + Send + Sync + 'static,
+    ) -> PolicyEntry {
+        let entry = PolicyEntry::new(self.name, Capabilities::of(Depth::Ram), build);
+        PolicyEntry { parameters: self.parameters, ..entry }
     }
 }
 
@@ -93,6 +152,27 @@ impl ServerHalf {
             Half::Demote(server) => server.forget_client(client),
             // It knows of no client what it holds.
             Half::Mq(_) => {}
+        }
+    }
+
+    pub(super) fn prefetch(&self, page: PageId) {
+        match &self.0 {
+            Half::Demote(server) => server.prefetch(page),
+            Half::Mq(server) => server.prefetch(page),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Half::Demote(server) => server.memory_bytes(),
+            Half::Mq(server) => server.memory_bytes(),
+        }
+    }
+
+    pub(super) fn metadata_bytes(&self) -> usize {
+        match &self.0 {
+            Half::Demote(server) => server.metadata_bytes(),
+            Half::Mq(server) => server.metadata_bytes(),
         }
     }
 

@@ -34,13 +34,14 @@ pub enum Event<'a> {
         /// Its length, in bytes; within the request.
         length_bytes: u32,
     },
-    /// Extents of one context, from the offset of the request on.
+    /// Extents of one context, from the offset of the request on; or the pages that a client which
+    /// [cooperates](crate::protocol::cooperation) is to give up.
     Extents {
         /// The request.
         cookie: u64,
         /// The number of the context.
         context: u32,
-        /// The extents: length and status, 32 bits each, big-endian.
+        /// The extents: length and status, 32 bits each, big-endian. Of pages, the offset: 64 bits.
         descriptors: &'a [u8],
     },
     /// The request failed; [`Event::Done`] still follows.
@@ -235,7 +236,7 @@ fn chunk_event(
             })
         }
         chunk::BLOCK_STATUS if payload.len() > 4 && payload.len() % 8 == 4 => {
-            let is_asked = request.command == Command::BlockStatus;
+            let is_asked = matches!(request.command, Command::BlockStatus | Command::Await);
             fields.u32().filter(|_| is_asked).map(|context| Event::Extents {
                 cookie,
                 context,

@@ -5,7 +5,7 @@ use super::super::wire::{Fields, Put as _, length_u32};
 use crate::protocol::{
     CLIENT_FLAGS_BYTES, Context, EXPORT_PADDING_BYTES, ExportInfo, GREETING_MAGIC,
     OPTION_BYTES_MAX, OPTION_HEADER_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, STRING_BYTES_MAX,
-    handshake_flag, info, option, option_reply, transmission_flag,
+    cooperation, handshake_flag, info, option, option_reply, transmission_flag,
 };
 
 /// A client that sends more options than this is not negotiating.
@@ -79,12 +79,16 @@ pub struct Negotiated {
     pub is_structured: bool,
     /// The metadata contexts that the client selected.
     pub contexts: Contexts,
+    /// `true` if the client [cooperates](cooperation).
+    pub cooperates: bool,
 }
 
 /// A set of metadata contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contexts {
     selected: [bool; Context::ALL.len()],
+    /// `true` if the name of the extension for clients that cooperate is among them.
+    has_cooperation: bool,
 }
 
 impl Contexts {
@@ -423,7 +427,8 @@ impl Handshake {
             Some((of, contexts)) if of == export => contexts,
             _ => Contexts::default(),
         };
-        Negotiated { export, flags, is_structured: self.is_structured, contexts }
+        let cooperates = contexts.has_cooperation;
+        Negotiated { export, flags, is_structured: self.is_structured, contexts, cooperates }
     }
 
     /// `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
@@ -442,7 +447,7 @@ impl Handshake {
             put_error(output, number, option_reply::INVALID, "ask for structured replies first");
             return;
         }
-        let Some((named, contexts)) = named(data).and_then(|named| {
+        let Some((named, mut contexts)) = named(data).and_then(|named| {
             let contexts = matching_contexts(named.rest, is_set)?;
             Some((named, contexts))
         }) else {
@@ -453,10 +458,15 @@ impl Handshake {
             put_error(output, number, option_reply::UNKNOWN, &offer.unknown_export());
             return;
         };
-        for context in contexts.iter() {
+        contexts.has_cooperation &= offer.exports[index].takes_cooperation;
+        let cooperation = contexts.has_cooperation;
+        let cooperation =
+            cooperation.then_some((cooperation::CONTEXT_ID, cooperation::CONTEXT_NAME));
+        let known = contexts.iter().map(|context| (context.id(), context.name()));
+        for (id, name) in known.chain(cooperation) {
             let mut item = Vec::with_capacity(32);
-            item.put_u32(if is_set { context.id() } else { 0 });
-            item.extend_from_slice(context.name().as_bytes());
+            item.put_u32(if is_set { id } else { 0 });
+            item.extend_from_slice(name.as_bytes());
             put_reply(output, number, option_reply::META_CONTEXT, &item);
         }
         if is_set {
@@ -502,21 +512,25 @@ fn matching_contexts(mut fields: Fields<'_>, is_set: bool) -> Option<Contexts> {
     let count = fields.u32()?;
     let mut contexts = Contexts::default();
     if count == 0 && !is_set {
-        contexts.selected = [true; Context::ALL.len()];
+        contexts = Contexts { selected: [true; Context::ALL.len()], has_cooperation: true };
     }
     for _ in 0..count {
         let query = fields.string()?;
         if query.len() > STRING_BYTES_MAX || !query.contains(&b':') {
             return None;
         }
+        // `base:` lists everything of a namespace, and selects nothing.
+        let is_wildcard = !is_set && query.ends_with(b":");
+        let is_meant = |name: &str| {
+            let name = name.as_bytes();
+            query == name || (is_wildcard && name.starts_with(query))
+        };
         for context in Context::ALL {
-            let name = context.name().as_bytes();
-            // `base:` lists everything of a namespace, and selects nothing.
-            let is_wildcard = !is_set && query.ends_with(b":") && name.starts_with(query);
-            if query == name || is_wildcard {
+            if is_meant(context.name()) {
                 contexts.insert(context);
             }
         }
+        contexts.has_cooperation |= is_meant(cooperation::CONTEXT_NAME);
     }
     fields.is_empty().then_some(contexts)
 }

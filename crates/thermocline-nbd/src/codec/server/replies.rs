@@ -4,7 +4,7 @@ use super::super::wire::{Put as _, length_u32};
 use super::{Negotiated, Refusal};
 use crate::protocol::{
     CHUNK_HEADER_BYTES, Command, Context, ErrorCode, Extent, SIMPLE_REPLY_MAGIC,
-    STRUCTURED_REPLY_MAGIC, chunk,
+    STRUCTURED_REPLY_MAGIC, chunk, cooperation,
 };
 
 /// The most bytes that stand before the payload of a read's reply.
@@ -82,6 +82,19 @@ pub fn block_status(
     for extent in extents {
         output.put_u32(extent.length_bytes);
         output.put_u32(extent.status);
+    }
+}
+
+/// The answer to a client that awaits what it is to give up: where those pages begin, in bytes.
+pub fn recalls(output: &mut Vec<u8>, cookie: u64, offsets: &[u64]) {
+    if offsets.is_empty() {
+        return done(output, cookie);
+    }
+    let length = 4 + length_u32(8 * offsets.len());
+    chunk_header(output, chunk::DONE, chunk::BLOCK_STATUS, cookie, length);
+    output.put_u32(cooperation::CONTEXT_ID);
+    for &offset in offsets {
+        output.put_u64(offset);
     }
 }
 

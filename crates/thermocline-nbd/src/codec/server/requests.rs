@@ -153,11 +153,13 @@ impl Requests {
         input: &'a [u8],
     ) -> Result<(usize, Option<Incoming<'a>>), ProtocolError> {
         let Some(header) = Header::read(input)? else { return Ok((0, None)) };
-        let command = Command::from_wire(header.command);
+        let cooperates = self.negotiated.cooperates;
+        let command = Command::from_wire(header.command)
+            .filter(|command| cooperates || !command.is_of_cooperation());
         if command == Some(Command::Disconnect) {
             return Ok((REQUEST_BYTES, Some(Incoming::Disconnect)));
         }
-        let has_payload = command == Some(Command::Write);
+        let has_payload = command.is_some_and(Command::has_payload);
         if has_payload && header.length_bytes > TRANSFER_BYTES_MAX {
             return Err(ProtocolError::TooLong {
                 what: "a write",
@@ -211,12 +213,23 @@ impl Requests {
         self.check_flags(header, command)?;
         let Header { cookie, flags, offset_bytes, length_bytes, .. } = *header;
         let request = Request { cookie, command, flags, offset_bytes, length_bytes };
-        if command == Command::Flush {
-            return if (offset_bytes, length_bytes) == (0, 0) {
-                Ok(request)
-            } else {
-                invalid("a flush has no offset and no length")
-            };
+        match command {
+            Command::Flush | Command::Await if (offset_bytes, length_bytes) == (0, 0) => {
+                return Ok(request);
+            }
+            Command::Flush => return invalid("a flush has no offset and no length"),
+            Command::Await => return invalid("waiting has no offset and no length"),
+            // Its offset is none.
+            Command::Attach => return Ok(request),
+            Command::Read
+            | Command::Write
+            | Command::Disconnect
+            | Command::Trim
+            | Command::Cache
+            | Command::WriteZeroes
+            | Command::BlockStatus
+            | Command::Demote
+            | Command::Release => {}
         }
         if command.is_write() && self.offers(transmission_flag::READ_ONLY) {
             return Err((ErrorCode::NotPermitted, "the export is read-only"));
@@ -247,7 +260,11 @@ impl Requests {
             | Command::Trim
             | Command::Cache
             | Command::WriteZeroes
-            | Command::BlockStatus => Ok(request),
+            | Command::BlockStatus
+            | Command::Attach
+            | Command::Await
+            | Command::Demote
+            | Command::Release => Ok(request),
         }
     }
 
@@ -269,12 +286,17 @@ impl Requests {
                     allowed |= command_flag::FAST_ZERO;
                 }
             }
+            Command::Write if self.negotiated.cooperates => allowed |= command_flag::HELD,
             Command::Read
             | Command::Write
             | Command::Disconnect
             | Command::Flush
             | Command::Trim
-            | Command::Cache => {}
+            | Command::Cache
+            | Command::Attach
+            | Command::Await
+            | Command::Demote
+            | Command::Release => {}
         }
         if header.flags & !allowed != 0 {
             return Err((ErrorCode::Invalid, "a flag that this command does not have here"));

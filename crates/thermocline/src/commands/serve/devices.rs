@@ -14,7 +14,7 @@ use thermocline_engine::driver::joint::JointDriver;
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
-use thermocline_engine::driver::{Allocation, Completion, Driver};
+use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
 use thermocline_engine::{FlashError, FlashSet, Frames, Layout, Operation, Options, Uuid};
 use thermocline_nbd::backing::NbdDriver;
 use tracing::{info, warn};
@@ -105,6 +105,27 @@ impl Driver for AnyDriver {
         }
     }
 
+    fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {
+        match self {
+            Self::Nbd(driver) => driver.leave(offset_bytes, content),
+            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => {}
+        }
+    }
+
+    fn next_recall(&mut self) -> Option<Recall> {
+        match self {
+            Self::Nbd(driver) => driver.next_recall(),
+            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => None,
+        }
+    }
+
+    fn is_current(&mut self) -> bool {
+        match self {
+            Self::Nbd(driver) => driver.is_current(),
+            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => true,
+        }
+    }
+
     fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
         match self {
             Self::Uring(driver) => driver.next_allocation(),
@@ -170,6 +191,7 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     let page_bytes = config.page_size.0;
     let pages = backing_bytes / page_bytes;
     ensure!(pages > 0, "`backing`: it has {backing_bytes} bytes, not even a page");
+    config.check_numbers(pages)?;
     let rest = backing_bytes % page_bytes;
     if rest > 0 {
         warn!(
@@ -195,6 +217,7 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
         options.undurable_pages_max =
             u32::try_from(bytes.0 / page_bytes).unwrap_or(u32::MAX).max(1);
     }
+    options.leaving = config.leaving()?;
     options.sequential_bypass_bytes = config.limits.sequential_bypass.map(|bytes| bytes.0);
     Ok(options)
 }

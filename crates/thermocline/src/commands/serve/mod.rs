@@ -194,8 +194,15 @@ fn join(
 ) -> Result<Vec<Sharded<AnyDriver>>> {
     let services =
         Sharded::all(engines, config.shard_map()).context("the shards cannot be joined")?;
-    let services = services.into_iter().zip(instruments);
-    Ok(services.map(|(service, watched)| service.with_meter(watched.meter())).collect())
+    let terms = config.client_terms()?;
+    let measured = services.into_iter().zip(instruments).map(|(service, watched)| {
+        let service = service.with_meter(watched.meter());
+        match terms {
+            Some(terms) => service.with_clients(terms),
+            None => service,
+        }
+    });
+    Ok(measured.collect())
 }
 
 /// Ends what led to the shards beside the clients' sockets, once these have ended so.

@@ -39,7 +39,7 @@ pub(crate) struct Opened {
 /// A backing store that was found. A file is locked from now on.
 enum Backing {
     File(DeviceFile),
-    Nbd(NbdBacking),
+    Nbd(Box<NbdBacking>),
 }
 
 impl Backing {
@@ -365,7 +365,7 @@ fn drive(
     let disk = match (backing, shards) {
         (Backing::File(disk), _) => disk,
         (Backing::Nbd(backing), [shard]) => {
-            let backing = NbdDriver::new(backing, shard.frames())?;
+            let backing = NbdDriver::new(*backing, shard.frames())?;
             let driver = drive_nbd(engine, shard.frames(), backing, flash.map(|(file, _)| file))?;
             return Ok(vec![joint(driver, flash.and_then(|_| all.member()), None)?]);
         }
@@ -419,11 +419,15 @@ fn find(place: &BackingLocation, config: &Config, caching: Caching) -> Result<(B
                 Mode::ReadOnly => Access::ReadOnly,
                 Mode::Back | Mode::Through | Mode::Around => Access::ReadWrite,
             };
-            let backing = NbdBacking::connect(uri.clone(), access)?
-                .with_timeout(config.backing.timeout())
-                .with_grace(config.backing.grace());
+            let uri = uri.clone();
+            let backing = match config.introduction()? {
+                None => NbdBacking::connect(uri, access)?,
+                Some(cooperation) => NbdBacking::connect_to_partner(uri, access, cooperation)?,
+            };
+            let backing =
+                backing.with_timeout(config.backing.timeout()).with_grace(config.backing.grace());
             let size_bytes = backing.size_bytes();
-            Ok((Backing::Nbd(backing), size_bytes))
+            Ok((Backing::Nbd(Box::new(backing)), size_bytes))
         }
     }
 }
@@ -443,7 +447,7 @@ fn sample(
             Ok((Backing::File(disk), fingerprint))
         }
         Backing::Nbd(backing) => {
-            let fingerprint = start::fingerprint_of_export(backing, cache, size_bytes);
+            let fingerprint = start::fingerprint_of_export(*backing, cache, size_bytes);
             let (backing, _) = find(place, config, Caching::Direct)?;
             Ok((backing, fingerprint))
         }

@@ -81,6 +81,7 @@ pub(super) fn take_over(
         "`write_mode`: the backing store takes no writes"
     );
     let shard = service.inner_mut().engine_mut().shard_mut();
+    config.check_cooperation_stays(shard.options())?;
     let shards = u32::from(shard.options().share.map.number().get());
     let policy = config.policy_options()?;
     let rating = config.flash_rated_written_bytes()?;

@@ -24,7 +24,7 @@ pub trait Link {
 
 /// Destination of the pages that leave a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::policy::multi) enum Victims {
+pub enum Victims {
     /// The server is offered them.
     Demoted,
     /// The server does not hear of them.
@@ -84,7 +84,7 @@ impl ClientHalf {
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, page: PageId) {
+    pub(in crate::policy::multi) fn prefetch(&self, page: PageId) {
         self.order.prefetch(page);
     }
 
@@ -97,7 +97,7 @@ impl ClientHalf {
         assert!(self.order.len() <= self.capacity_pages, "a first tier has room");
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(in crate::policy::multi) fn memory_bytes(&self) -> usize {
         self.order.memory_bytes()
     }
 }

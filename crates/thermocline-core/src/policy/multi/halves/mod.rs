@@ -10,12 +10,11 @@ mod joined;
 
 use core::fmt::Debug;
 
-pub(super) use client::Victims;
-pub use client::{ClientHalf, Link};
+pub use client::{ClientHalf, Link, Victims};
 pub(super) use joined::Joined;
 
 use crate::action::Sink;
-use crate::{PageId, Tier};
+use crate::{Op, PageId, Tier};
 
 /// Message from a client's half to the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +45,23 @@ pub enum Held {
     Yes,
     /// The client did not find it: the server looks for the page.
     No,
+}
+
+impl Message {
+    /// The message of a client that accesses a page which it does not hold.
+    pub const fn of_miss(page: PageId, op: Op) -> Self {
+        match op {
+            Op::Read => Self::Read { page },
+            Op::Write => Self::Write { page, held: Held::No },
+        }
+    }
+}
+
+impl Held {
+    /// `true` if the client held the page.
+    pub const fn is_yes(self) -> bool {
+        matches!(self, Self::Yes)
+    }
 }
 
 /// Interface of a server's half.

@@ -24,6 +24,8 @@ pub(crate) struct Backing {
     #[serde(default, deserialize_with = "uri")]
     pub(crate) nbd: Option<NbdUri>,
     pub(crate) note: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) cooperate: bool,
     #[serde(default = "default_timeout")]
     timeout: f64,
     grace: Option<f64>,

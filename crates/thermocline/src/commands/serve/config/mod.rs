@@ -2,6 +2,7 @@
 
 mod backing;
 mod clients;
+mod cooperation;
 mod flash;
 mod io;
 mod machines;
@@ -20,6 +21,7 @@ use thermocline_nbd::uri::ServerAddress;
 
 pub(crate) use self::backing::Backing;
 pub(crate) use self::clients::Nbd;
+use self::cooperation::ClientsSection;
 pub(crate) use self::flash::{Flash, Ram};
 pub(crate) use self::io::{Io, IoEngine};
 pub(crate) use self::machines::{UblkSection, VhostUserSection};
@@ -54,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) flash: Option<Flash>,
     pub(crate) ram: Ram,
     pub(crate) policy: Policy,
+    pub(crate) clients: Option<ClientsSection>,
     #[serde(default)]
     pub(crate) cleaning: CleaningSection,
     #[serde(default)]
@@ -200,7 +203,10 @@ impl Config {
             );
         }
         let entry = find_policy(&self.policy.name).context("`policy.name`")?;
-        check_depth(entry, self.flash.is_some())?;
+        self.check_cooperation()?;
+        if self.half()?.is_none() {
+            check_depth(entry, self.flash.is_some())?;
+        }
         self.policy_options()?;
         Ok(())
     }

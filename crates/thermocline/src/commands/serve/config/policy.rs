@@ -59,6 +59,7 @@ impl Config {
         Ok(PolicyOptions {
             values: entry.values(&given).context("`policy.parameters`")?,
             write_miss: self.policy.write_miss.into_core(),
+            entry: self.half()?.unwrap_or(named.entry),
             ..named
         })
     }

@@ -136,6 +136,7 @@ struct File {
     shadow: Option<IgnoredAny>,
     shadow_sample: Option<IgnoredAny>,
     backing: Option<IgnoredAny>,
+    clients: Option<IgnoredAny>,
     policy: Option<IgnoredAny>,
     cleaning: Option<IgnoredAny>,
     limits: Option<IgnoredAny>,
@@ -211,6 +212,10 @@ impl File {
                 "`{key}` is outside of [[volume]]: each volume has its own, move it to `{moved}` there"
             );
         }
+        ensure!(
+            self.clients.is_none(),
+            "[clients] is for one export: serve it by a server of its own, without [[volume]]"
+        );
         ensure!(
             self.nbd.export.is_empty(),
             "`nbd.export`: leave it out, each [[volume]] is exported under its `name`"
@@ -289,6 +294,7 @@ impl File {
             flash: flash.transpose()?,
             ram: volume.ram,
             policy: volume.policy,
+            clients: None,
             cleaning: volume.cleaning,
             limits: volume.limits,
             nbd: Nbd { export: volume.name, ..self.nbd.clone() },
@@ -308,6 +314,11 @@ impl Volumes {
     fn check_distinct(&self) -> Result<()> {
         for (index, config) in self.each.iter().enumerate() {
             let name = &config.nbd.export;
+            ensure!(
+                !config.backing.cooperate,
+                "[[volume]] `{name}`: `backing.cooperate` is for one export: serve it by a server of its \
+                 own, without [[volume]]"
+            );
             // The notes of two exports would be in one place.
             ensure!(
                 config.backing.nbd.is_none() || config.backing.note.is_some(),
