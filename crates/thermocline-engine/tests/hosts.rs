@@ -150,7 +150,7 @@ fn engine() -> Engine<Server> {
     Engine::new(shard, server)
 }
 
-/// What the test knows of a page.
+/// The test's knowledge of a page.
 #[derive(Clone, Debug, Default)]
 struct Page {
     /// The values that the server had, in order; it begins with zeroes.
@@ -448,7 +448,7 @@ impl World {
         panic!("it does not come to rest: {:?}", self.engine.shard());
     }
 
-    /// What was lost is said once, and the next flush holds.
+    /// A loss is reported once, and the next flush succeeds.
     fn finish(&mut self) {
         self.settle();
         for _ in 0..2 {

@@ -21,7 +21,7 @@ impl Ssd {
         self.service.busy_ns(self.now_ns)
     }
 
-    /// What was done so far.
+    /// Operations so far.
     pub fn metrics(&self) -> SsdMetrics {
         let tally = self.ftl.tally();
         let programs = tally.host_programs + tally.gc_copies + tally.wear_copies;

@@ -21,7 +21,7 @@ use crate::{LabError, Watch};
 /// numbers are equal to the last bit; the margin is for a number that was read from text.
 const TOLERANCE: f64 = 1e-9;
 
-/// How a study is run again.
+/// Settings of a run that checks a study.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifySettings {
     /// Number of traces that run at the same time, at least 1.

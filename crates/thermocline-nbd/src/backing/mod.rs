@@ -91,13 +91,13 @@ pub enum BackingError {
         "`{server}` does not cooperate: it needs a `[clients]` section, or leave `backing.cooperate` out"
     )]
     Uncooperative {
-        /// Where it listens.
+        /// Address or socket of the listener.
         server: String,
     },
     /// The server does not cooperate with this cache.
     #[error("`{server}` does not cooperate with this cache: {reason}")]
     NotAttached {
-        /// Where it listens.
+        /// Address or socket of the listener.
         server: String,
         /// Why not.
         reason: &'static str,

@@ -19,7 +19,7 @@ pub(super) struct Clients {
     leases: Leases,
     /// Pieces that were answered at once.
     answered: VecDeque<(Tag, Result<(), ErrorCode>)>,
-    /// Where the pages begin that the client whose answer was announced is to give up.
+    /// Offsets of the pages that the client whose answer was announced has to give up.
     recalls: Vec<u64>,
     /// The pages of the write that waits for clients to give them up: none of these is given to a client
     /// before, or the write might wait for ever.
@@ -188,7 +188,7 @@ impl<D: Driver> Cached<D> {
         Some((tag, outcome))
     }
 
-    /// Where the pages begin that the client whose answer was just announced is to give up.
+    /// Return the offsets of the pages that the client whose answer was just announced has to give up.
     pub(super) fn take_client_recalls(&mut self) -> Vec<u64> {
         self.clients
             .as_mut()

@@ -43,7 +43,7 @@ struct Below {
     handle: Handle,
     counters: Receiver<Counters>,
     thread: Option<JoinHandle<()>>,
-    /// Where its socket is, if nobody else keeps that.
+    /// Path of the socket, unless systemd keeps it.
     folder: Option<TempDir>,
 }
 

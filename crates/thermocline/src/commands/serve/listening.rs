@@ -1,4 +1,4 @@
-//! Where clients connect.
+//! Sockets and limits of clients.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::bytes::Bytes;
 /// Ways in beside the clients' sockets.
 #[derive(Default)]
 pub(super) struct Ways {
-    /// Where virtual machines connect.
+    /// Sockets of virtual machines.
     pub(super) machines: Vec<VhostUser>,
     /// Block devices that have not begun.
     pub(super) devices: Vec<Ublk>,

@@ -234,7 +234,7 @@ struct Volume {
     note: Option<Arc<Note>>,
 }
 
-/// What all threads have besides clients and devices.
+/// State that all threads share, except for clients and devices.
 #[derive(Clone, Copy)]
 struct Serving<'a> {
     volumes: &'a [Volume],

@@ -71,7 +71,7 @@ struct Planned<'a> {
 /// Opens the devices of all volumes, and recovers what the flash holds.
 ///
 /// # Errors
-/// What cannot be opened, or must not be used, and what to do about it.
+/// A device that cannot be opened or must not be used; the error names the remedy.
 pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
     let mut stores: Vec<Store<'_>> = vec![];
     for config in volumes.each() {

@@ -26,7 +26,7 @@ pub(crate) struct Status {
     pub(crate) shards: u16,
     /// The policy's name.
     pub(crate) policy: String,
-    /// What happens to writes.
+    /// Mode of writes.
     pub(crate) write_mode: String,
     /// Seconds since the start.
     pub(crate) uptime_s: f64,
@@ -257,10 +257,10 @@ impl From<Switch> for SwitchStatus {
     }
 }
 
-/// How a shadow's policy and sizes are put in force.
+/// Steps that put a shadow's policy and sizes in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Adoption {
-    /// What has to happen once the configuration says so.
+    /// Step that puts the new configuration in force.
     #[serde(default)]
     pub(crate) takes: Takes,
     /// The sections of the configuration that change, in TOML.
@@ -268,7 +268,7 @@ pub(crate) struct Adoption {
     pub(crate) configuration: String,
 }
 
-/// What puts a configuration in force.
+/// Step that puts a configuration in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Takes {
@@ -281,7 +281,7 @@ pub(crate) enum Takes {
     Restart,
 }
 
-/// What is shown of a recording.
+/// State of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordingStatus {
     /// The file.
@@ -375,7 +375,7 @@ impl Latency {
         (self.count > 0).then(|| self.sum_ns as f64 / 1e9 / self.count as f64)
     }
 
-    /// What came since an earlier snapshot.
+    /// Return the difference to an earlier snapshot.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut classes = self.classes;
         for (class, before) in classes.iter_mut().zip(earlier.classes) {
@@ -390,7 +390,7 @@ impl Latency {
 }
 
 impl Found {
-    /// What came since an earlier snapshot.
+    /// Return the difference to an earlier snapshot.
     pub(crate) const fn since(&self, earlier: &Self) -> Self {
         Self {
             ram: self.ram.saturating_sub(earlier.ram),
@@ -483,7 +483,7 @@ impl Figures {
 }
 
 impl ShadowStatus {
-    /// What a shadow found, and how to have it.
+    /// Result of a shadow, and the steps to adopt it.
     pub(crate) fn new(estimate: Estimate, adoption: Adoption) -> Self {
         Self {
             name: estimate.label,

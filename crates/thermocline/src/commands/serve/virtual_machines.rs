@@ -1,4 +1,4 @@
-//! Where virtual machines connect.
+//! Sockets of virtual machines.
 
 use anyhow::{Context as _, Result};
 use thermocline_nbd::doors::Door;

@@ -16,7 +16,7 @@ const TIMEOUT_MAX_S: f64 = 86_400.0;
 /// The default of `backing.grace`, in seconds.
 const GRACE_S: f64 = 5.0;
 
-/// What is cached.
+/// The backing store.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Backing {
@@ -64,17 +64,17 @@ impl Backing {
         Ok(())
     }
 
-    /// How long a server may be away before requests that need it fail.
+    /// Return the time that a server may be away before requests that need it fail.
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_secs_f64(self.grace.unwrap_or(GRACE_S))
     }
 
-    /// How long a request may wait for devices.
+    /// Return the time that a request may wait for devices.
     pub(crate) fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.timeout)
     }
 
-    /// Where the backing store is.
+    /// Return the location of the backing store.
     pub(crate) fn place(&self) -> BackingLocation {
         match (&self.path, &self.nbd) {
             (Some(path), _) => BackingLocation::File(path.clone()),

@@ -18,7 +18,7 @@ use crate::bytes::Bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SocketMode(u32);
 
-/// Where clients connect.
+/// Sockets and limits of clients.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nbd {
@@ -143,7 +143,7 @@ impl Config {
     }
 }
 
-/// Who may connect at a Unix socket of a section.
+/// Permissions of a section's Unix socket.
 pub(super) fn socket_access(
     section: &str,
     mode: Option<SocketMode>,
@@ -212,7 +212,7 @@ impl Nbd {
         }
     }
 
-    /// Who may connect at the Unix socket.
+    /// Permissions of the Unix socket.
     pub(crate) fn socket_access(&self) -> Result<SocketAccess> {
         let (owner, group) = (self.socket_owner.as_ref(), self.socket_group.as_ref());
         socket_access("nbd", self.socket_mode, owner, group)

@@ -10,14 +10,14 @@ use thermocline_lab::spec::DriveSpec;
 use super::Config;
 use crate::bytes::Bytes;
 
-/// Where it is cached.
+/// The flash tier.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flash {
     pub(crate) path: PathBuf,
     pub(crate) size: Bytes,
     pub(crate) write_budget_gib_per_day: Option<f64>,
-    /// What may be written to it in its life, as its data sheet says.
+    /// Rated endurance from the data sheet: bytes that may be written to it.
     rated_writes: Option<Bytes>,
     /// A drive of the lab that it is like.
     drive: Option<String>,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// How devices are driven.
+/// Driver of the devices.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Io {

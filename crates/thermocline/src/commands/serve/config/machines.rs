@@ -37,7 +37,7 @@ impl VhostUserSection {
         Ok(())
     }
 
-    /// Who may connect.
+    /// Permissions of the socket.
     pub(crate) fn access(&self) -> Result<SocketAccess> {
         let (owner, group) = (self.socket_owner.as_ref(), self.socket_group.as_ref());
         socket_access("vhost_user", self.socket_mode, owner, group)

@@ -74,7 +74,7 @@ pub(crate) struct Config {
     pub(crate) log: Log,
 }
 
-/// What is bounded.
+/// Limits of requests and of undurable pages.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Limits {
@@ -109,7 +109,7 @@ impl Config {
     /// The configuration of one export from its text. Paths stay as they are.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// A value that is not permitted; the error names its key.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let config: Self = toml::from_str(text)?;
         config.check()?;

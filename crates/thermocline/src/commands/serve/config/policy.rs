@@ -22,7 +22,7 @@ pub(crate) struct Policy {
     pub(crate) parameters: BTreeMap<String, toml::Value>,
 }
 
-/// What happens to writes.
+/// Mode of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -33,7 +33,7 @@ pub(crate) enum Mode {
     ReadOnly,
 }
 
-/// What a write miss does.
+/// Effect of a write miss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Miss {

@@ -28,7 +28,7 @@ impl Volumes {
     /// Read a configuration, and refuse what cannot work. Paths in it are relative to its file.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// A value that is not permitted; the error names its key.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let context = || format!("in `{}`", path.display());
         let text = std::fs::read_to_string(path).with_context(context)?;
@@ -43,7 +43,7 @@ impl Volumes {
     /// Read a configuration from its text. Paths stay as they are.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// A value that is not permitted; the error names its key.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let are_named = toml::from_str::<toml::Table>(text)?.contains_key("volume");
         if are_named {

@@ -18,7 +18,7 @@ pub(crate) struct Metrics {
     pub(crate) remote: bool,
 }
 
-/// Where accesses are recorded.
+/// The recording of accesses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
@@ -29,7 +29,7 @@ pub(crate) struct Record {
     pub(crate) files: u32,
 }
 
-/// Where the server takes orders.
+/// The control socket.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ControlSection {
@@ -46,7 +46,7 @@ pub(crate) struct Log {
     pub(crate) format: LogFormat,
 }
 
-/// How much is logged.
+/// Level of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Level {
@@ -58,7 +58,7 @@ pub(crate) enum Level {
     Trace,
 }
 
-/// How logs are written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {
