@@ -81,43 +81,43 @@ pub(crate) enum Command {
     Devices(DevicesOptions),
     /// List the SSDs and hard disks that queue requests
     Drives(DrivesOptions),
-    /// Look at, convert and make traces
+    /// Inspect, convert and generate traces
     Trace(TraceOptions),
     /// Replay a trace through one policy
     Simulate(SimulateOptions),
     /// Replay a trace through many policies and sizes
     Compare(CompareOptions),
-    /// Look at a trace and try caches on it, on a page in the browser
+    /// Explore a trace and try caches on it, in the browser
     Explore(ExploreOptions),
-    /// Tell how often caches of many sizes miss: miss-ratio curves, and when pages are used again
+    /// Draw miss-ratio curves: misses of caches of many sizes, and reuse of pages
     Mrc(MrcOptions),
-    /// Run traces by policies by sizes by parameters from a file, resumable, into Parquet
+    /// Run every combination of traces, policies, sizes and parameters of a file into Parquet, resumable
     Sweep(SweepOptions),
     /// Run many traces of a manifest through policies and sizes, and compare policies over them
     Corpus(CorpusOptions),
     /// Find tier sizes and a policy for a budget, and write the engine's configuration
     Plan(PlanOptions),
-    /// Tell whether a cache is the right size, is set right, and how long its flash lasts, from a trace or by listening
+    /// Check whether a cache has the right size and settings, and how long its flash lasts, from a trace or by listening
     Advise(AdviseOptions),
-    /// Tell hot pages from cold ones, and compare identifiers with a baseline
+    /// Identify hot pages, and compare identifiers with a baseline
     Hot(HotOptions),
-    /// Put write buffers in front of an SSD: hits, erases, response times, lifetime
+    /// Simulate write buffers in front of an SSD: hits, erases, response times, lifetime
     Buffer(BufferOptions),
-    /// Put the keys and values of language models into tiers: hits, prefill saved, wear, price
+    /// Simulate tiers for the KV cache of language models: hits, prefill saved, wear, price
     Kv(KvOptions),
     /// List the write buffers, or one with its parameters
     Buffers(BuffersOptions),
-    /// Run a study: the experiments of a paper beside its figures, or a comparison
+    /// Reproduce a study: a paper's experiments with its figures and ours, or a comparison
     Reproduce(ReproduceOptions),
     /// Run a part of a study again and check that its shipped results are right
     Artifact(ArtifactOptions),
     /// Serve a cached block device over NBD
     Serve(ServeOptions),
-    /// Look at, check, drain or forget a flash that no engine runs on
+    /// Inspect, check, drain or discard a flash that no engine uses
     Cache(CacheOptions),
-    /// Show the figures of a running engine, live
+    /// Show the metrics of a running engine, live
     Top(TopOptions),
-    /// Print the completions of a shell, or install those of all and the man pages
+    /// Print completions for a shell, or install all completions and the man pages
     Completions(CompletionsOptions),
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct CompletionsOptions {
     /// The shell
     #[arg(value_enum, required_unless_present = "install")]
     pub(crate) shell: Option<Shell>,
-    /// Write the completions of bash, zsh and fish, and the man pages, to their places below this folder, such as /usr/local or ~/.local
+    /// Install the completions of bash, zsh and fish, and the man pages, below this folder, such as /usr/local or ~/.local
     #[arg(long, value_name = "DIR", conflicts_with = "shell")]
     pub(crate) install: Option<PathBuf>,
 }
@@ -143,7 +143,7 @@ pub(crate) struct DemoOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct PoliciesOptions {
-    /// The policy to describe with its parameters; all are listed without
+    /// The policy to describe with its parameters; default: list all
     pub(crate) name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -152,7 +152,7 @@ pub(crate) struct PoliciesOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct IdentifiersOptions {
-    /// The identifier to describe with its parameters; all are listed without
+    /// The identifier to describe with its parameters; default: list all
     pub(crate) name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -171,7 +171,7 @@ pub(crate) struct DevicesOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct DrivesOptions {
-    /// Print JSON instead of tables: every field, as a TOML file of one's own gives it
+    /// Print JSON instead of tables, with every field that a TOML file can set
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -212,7 +212,7 @@ pub(crate) struct HierarchyOptions {
     /// The costs of a tier per page, as in flash=0.09/0.03
     #[arg(long = "cost", value_name = "TIER=READ_MS/WRITE_MS", value_parser = TierSetting::cost)]
     pub(crate) costs: Vec<TierSetting>,
-    /// The access time of a tier, for the average response time: l2=2; default: 0.2, 2 and 10 ms, others between
+    /// The access time of a tier in ms, for the average response time: l2=2; default: 0.2, 2 and 10, others between
     #[arg(long = "latency", value_name = "TIER=MS", value_parser = TierSetting::latency)]
     pub(crate) latencies: Vec<TierSetting>,
     /// The price of a tier per GiB, for the cost per I/O: ram=4.5
@@ -232,10 +232,10 @@ pub(crate) struct HierarchyOptions {
     /// Leave the first accesses out of the counts: a number or a share, as in 20%
     #[arg(long, value_name = "N|%", default_value = "0")]
     pub(crate) warm_up: WarmUp,
-    /// Cut the trace into N equal intervals and tell the figures of each, warm-up included
+    /// Report the figures of N equal intervals of the trace, including the warm-up
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) over_time: Option<u32>,
-    /// Run the ledger alongside and fail if it refuses an action
+    /// Verify every action with the Ledger, and fail if it rejects one
     #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]
@@ -255,7 +255,7 @@ pub(crate) struct SimulateOptions {
     /// The trace; with --clients, one for each if there are several
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// The policy; see `thermocline policies`; default: what --ram-policy and --flash-policy make
+    /// The policy; see `thermocline policies`; default: the combination of --ram-policy and --flash-policy
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
     #[command(flatten)]
@@ -264,7 +264,7 @@ pub(crate) struct SimulateOptions {
     pub(crate) clients: ClientOptions,
     #[command(flatten)]
     pub(crate) reading: Reading,
-    /// Write every action of the policy to a Parquet file, the warm-up's too
+    /// Write every action of the policy to a Parquet file, including the warm-up
     #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) actions: Option<PathBuf>,
     /// Print JSON instead of a table
@@ -301,10 +301,10 @@ pub(crate) struct HotOptions {
     /// The identifiers, separated by commas, or `all`; see `thermocline identifiers`
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub(crate) identifier: Vec<String>,
-    /// The identifier whose word is taken for the truth: wdac or dam, or any other
+    /// The identifier to compare with: wdac, dam or any other
     #[arg(long, value_name = "NAME", default_value = "wdac")]
     pub(crate) baseline: String,
-    /// The accesses that are counted: writes, reads, or reads,writes
+    /// The accesses to count: writes, reads, or reads,writes
     #[arg(long, value_name = "WHAT", default_value = "writes")]
     pub(crate) count: Counted,
     /// Accesses per point of the figures over time; default: about fifty points
@@ -333,13 +333,13 @@ pub(crate) struct BufferOptions {
     /// The sizes of the buffer, separated by commas: 32MiB, 5% (of the footprint), 300p (pages)
     #[arg(long, value_name = "SIZES", value_delimiter = ',', required = true)]
     pub(crate) size: Vec<TierSize>,
-    /// The drive behind it: a name as in `thermocline drives`, a TOML file, or none
+    /// The drive behind the buffer: a name of `thermocline drives`, a TOML file, or none
     #[arg(long, value_name = "NAME", default_value = "none")]
     pub(crate) ssd: String,
-    /// The capacity of the drive: 4GiB, or fit (just so large that it holds the trace); default: its own
+    /// The capacity of the drive: 4GiB, or fit (just large enough for the trace); default: its own
     #[arg(long, value_name = "SIZE")]
     pub(crate) ssd_size: Option<String>,
-    /// Write to the drive before the trace: fill=0.9 (of it, in order), overwrite=2 (times that, at random), seed=7
+    /// Write to the drive before the trace: fill=0.9 (share of it, in order), overwrite=2 (times that, at random), seed=7
     #[arg(long, value_name = "HOW")]
     pub(crate) precondition: Option<String>,
     /// Give the drive placement handles: `handles=8,isolation=persistent,reclaim_unit_blocks=4`; by default, isolation is `initial` and a unit is one block
@@ -354,7 +354,7 @@ pub(crate) struct BufferOptions {
     /// A parameter of a buffer or of the identifier of --streams: name=value, or buffer.name=value
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<ParameterSpec>,
-    /// Run the ledger alongside and fail if it refuses an action
+    /// Verify every action with the Ledger, and fail if it rejects one
     #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]
@@ -369,14 +369,14 @@ pub(crate) struct BufferOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct BuffersOptions {
-    /// The write buffer to describe with its parameters; all are listed without
+    /// The write buffer to describe with its parameters; default: list all
     pub(crate) name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A study whose results are to be checked.
+/// Options of checking a study.
 #[derive(Args, Debug)]
 pub(crate) struct ArtifactOptions {
     /// The folder of the study: `study.toml`, the manifest and the results
@@ -407,10 +407,10 @@ pub(crate) struct ReproduceOptions {
     /// The folder that holds the traces, itself or in folders below it
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
-    /// Print which traces of the study are found, and which are missing, and run nothing
+    /// List the traces of the study that are found and missing, and run nothing
     #[arg(long, conflicts_with_all = ["report", "json"])]
     pub(crate) list: bool,
-    /// Report this figure of the paper only, as in --figure 2
+    /// Report only this figure of the paper, as in --figure 2
     #[arg(long, value_name = "N", conflicts_with_all = ["list", "json"])]
     pub(crate) figure: Option<u32>,
     /// Run the experiments that need no trace on the engine instead of simulating them (hca)
@@ -438,13 +438,13 @@ fn studies() -> impl TypedValueParser<Value = &'static StudyEntry> {
 pub(crate) struct ServeOptions {
     /// The configuration, a TOML file
     pub(crate) config: Option<PathBuf>,
-    /// Print a commented configuration with every key, and end
+    /// Print a commented configuration with every key, and exit
     #[arg(long)]
     pub(crate) example_config: bool,
-    /// Check the configuration, but not the devices that it names, and end
+    /// Check the configuration, but not its devices, and exit
     #[arg(long)]
     pub(crate) check: bool,
-    /// Initialise the flash again, and give up its contents
+    /// Set up the flash again, and discard its contents
     #[arg(long)]
     pub(crate) force_init: bool,
 }
@@ -463,7 +463,7 @@ pub(crate) struct CacheOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Say what a flash is and holds
+    /// Show the contents of a flash
     Inspect {
         /// The flash, a file or a block device
         flash: PathBuf,
@@ -489,17 +489,17 @@ pub(crate) enum CacheCommand {
         /// The note of an NBD export, if it is not beside the flash
         #[arg(long)]
         note: Option<PathBuf>,
-        /// Although no note beside the backing store says that they belong together
+        /// Drain even if no note beside the backing store says that they belong together
         #[arg(long)]
         without_note: bool,
-        /// Although something else wrote to the backing store since the last stop
+        /// Drain even if something else wrote to the backing store since the last stop
         #[arg(long)]
         despite_changes: bool,
         /// Keep the pages on flash, for a backing store that nothing else will write to
         #[arg(long)]
         keep_clean: bool,
     },
-    /// Replace the flash of a running server, which goes on serving its clients
+    /// Replace the flash of a running server while it serves its clients
     ///
     /// The server writes the dirty pages of its flash back, closes it, and caches on the new one. Change
     /// `flash.path` in the configuration before the next start.
@@ -512,10 +512,10 @@ pub(crate) enum CacheCommand {
         /// Size that the policy may use there, as in 64GiB; by default as much as on the old flash
         #[arg(long, value_parser = size)]
         size: Option<u64>,
-        /// Give up what the new flash holds
+        /// Discard the contents of the new flash
         #[arg(long)]
         force_init: bool,
-        /// Even if pages are lost: a later start does not know which ones
+        /// Replace even if pages are lost; a later start does not know which ones
         #[arg(long)]
         yes: bool,
     },
@@ -532,11 +532,11 @@ pub(crate) enum CacheCommand {
         /// The note of an NBD export
         #[arg(long, requires = "backing")]
         note: Option<PathBuf>,
-        /// Give up pages that the backing store lacks
+        /// Discard pages that the backing store lacks
         #[arg(long, conflicts_with = "backing")]
         yes: bool,
     },
-    /// Give up what a flash holds, or what a flash that is gone held
+    /// Discard the contents of a flash, or of a flash that is gone
     Forget {
         /// The flash, a file or a block device, if it is there
         #[arg(required_unless_present = "backing")]
@@ -547,7 +547,7 @@ pub(crate) enum CacheCommand {
         /// The note of an NBD export, if it is not beside the flash
         #[arg(long, requires = "backing")]
         note: Option<PathBuf>,
-        /// Even pages that the backing store lacks
+        /// Discard even pages that the backing store lacks
         #[arg(long)]
         yes: bool,
     },
@@ -578,10 +578,10 @@ pub(crate) struct TopOptions {
     /// Address at which the engine serves its metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9469")]
     pub(crate) engine: String,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub(crate) interval: Duration,
-    /// Print the figures of one interval, and end
+    /// Print the figures of one interval, and exit
     #[arg(long)]
     pub(crate) once: bool,
     /// The volume, if the engine serves several

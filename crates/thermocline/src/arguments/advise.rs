@@ -30,22 +30,22 @@ pub(crate) struct AdviseOptions {
     /// devices
     #[arg(long, value_enum, value_name = "PROGRAM", conflicts_with = "traces")]
     pub(crate) with: Option<ListenWith>,
-    /// Listen for so long, as 90s, 30m, 24h; until Ctrl-C without
+    /// Time to listen, as 90s, 30m, 24h; default: until Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
-    /// Keep what was heard in a file, which a later `advise` takes in place of a trace
+    /// Write the recorded sample to a file; a later `advise` accepts it in place of a trace
     #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) save: Option<PathBuf>,
-    /// The cache that there is, with its settings read from the machine: lvmcache:vg/lv, bcache:bcache0, open-cas:1, zfs:tank
+    /// The present cache, whose settings are read from the machine: lvmcache:vg/lv, bcache:bcache0, open-cas:1, zfs:tank
     #[arg(long, value_name = "CACHE", value_parser = Have::parse)]
     pub(crate) have: Option<Have>,
-    /// The size of flash, as 100GiB; default: that of the cache that there is
+    /// The size of flash, as 100GiB; default: that of the present cache
     #[arg(long, value_name = "SIZE")]
     pub(crate) flash: Option<TierSize>,
     /// Memory for a cache above flash that the requests have not passed, as 4GiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) ram: Option<TierSize>,
-    /// Kinds of cache that may be recommended, separated by commas; default: the present cache, and
+    /// Kinds of cache to consider, separated by commas; default: the present cache, and
     /// all that need no other file system
     #[arg(long, value_name = "KINDS", value_delimiter = ',', value_enum)]
     pub(crate) kinds: Vec<KindWord>,
@@ -61,16 +61,16 @@ pub(crate) struct AdviseOptions {
     /// Number of times that the whole flash may be written: its rated terabytes divided by its size
     #[arg(long, value_name = "TIMES", default_value_t = ENDURANCE_CYCLES)]
     pub(crate) endurance: f64,
-    /// The device that flash is; see `thermocline devices`
+    /// The device of the flash tier; see `thermocline devices`
     #[arg(long, value_name = "NAME", default_value = "sata-ssd")]
     pub(crate) flash_device: String,
-    /// The device that the disk is; see `thermocline devices`
+    /// The device of the disk tier; see `thermocline devices`
     #[arg(long, value_name = "NAME", default_value = "hdd-7200")]
     pub(crate) disk_device: String,
     /// The seed of the sample
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Requests that the sample keeps at most; 80 MiB for a million
+    /// Maximum number of requests in the sample; a million needs 80 MiB
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1000..=16 << 20))]
     pub(crate) most_requests: u64,
     /// Format of the traces; detected from their content if not given
@@ -79,10 +79,10 @@ pub(crate) struct AdviseOptions {
     /// Bytes per page, as in 4096 or 8KiB; default: the recording's own, else 4KiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) page_size: Option<String>,
-    /// The unit of time of formats that leave it open
+    /// The unit of time, for formats that do not define it
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) time_unit: Option<TimeUnit>,
-    /// Take a truncated file for what it holds
+    /// Accept a truncated file, and use the part that it has
     #[arg(long)]
     pub(crate) allow_truncated: bool,
     /// Format of the answer

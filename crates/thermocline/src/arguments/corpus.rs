@@ -20,11 +20,11 @@ pub(crate) struct CorpusOptions {
 pub(crate) enum CorpusCommand {
     /// Check that every trace is there, readable and as the manifest says
     Check(CorpusCheckOptions),
-    /// Bring traces to their places: copy them, or make synthetic ones
+    /// Copy traces to their places, or generate synthetic ones
     Fetch(CorpusFetchOptions),
-    /// Decode traces once, for runs to come
+    /// Decode traces once, for later runs
     Compile(CorpusCompileOptions),
-    /// Run all traces by policies by sizes into a Parquet data set, resumable
+    /// Run all combinations of traces, policies and sizes into a Parquet data set, resumable
     Run(Box<CorpusRunOptions>),
     /// Compare policies over the traces: distributions, ranks, intervals
     Report(CorpusReportOptions),
@@ -89,13 +89,13 @@ pub(crate) struct CorpusRunOptions {
     /// A parameter of a write buffer: name=value, or buffer.name=value
     #[arg(long = "buffer-param", value_name = "NAME=VALUE", requires = "buffer")]
     pub(crate) buffer_parameters: Vec<ParameterSpec>,
-    /// The drive behind the write buffers: a name as in `thermocline drives`, a TOML file, or none; it is as large as holds the trace
+    /// The drive behind the write buffers: a name of `thermocline drives`, a TOML file, or none; its capacity is just large enough for the trace
     #[arg(long, value_name = "NAME", default_value = "none", requires = "buffer")]
     pub(crate) ssd: String,
     /// Requests to the drive kept outstanding instead of arrivals at the trace's times
     #[arg(long, value_name = "N", requires = "buffer", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) buffer_closed_loop: Option<u32>,
-    /// Simulate caches on a sample: `auto` (as little as each size allows), or a share of the pages as in 0.01; run again without for exact results
+    /// Simulate caches on a sample: `auto` (as small as each size allows), or a share of the pages, as in 0.01; default: the whole trace
     #[arg(long, value_name = "RATE")]
     pub(crate) sample: Option<String>,
     /// The seed of samples
@@ -104,10 +104,10 @@ pub(crate) struct CorpusRunOptions {
     /// Runs of a policy that draws random numbers, each with a seed of its own
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
-    /// Run the traces of one side of the split only: tune or hold-out
+    /// Run only the traces of one side of the split: tune or hold-out
     #[arg(long, value_name = "SIDE")]
     pub(crate) split: Option<Split>,
-    /// Run these data sets only, separated by commas
+    /// Run only these data sets, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) dataset: Vec<String>,
     /// Run one of several parts of the traces, as in 1/4
@@ -116,13 +116,13 @@ pub(crate) struct CorpusRunOptions {
     /// Folder of compiled traces, from `corpus compile`
     #[arg(long, value_name = "DIR")]
     pub(crate) compiled: Option<PathBuf>,
-    /// Memory for traces and policies, as far as can be foreseen: fewer traces are in it at once
+    /// Memory limit for traces and policies, as estimated; it bounds the number of traces in memory
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     pub(crate) memory: Bytes,
     /// Number of runs at once; default: one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Option<u32>,
-    /// Run on the Dask cluster of this scheduler, as in `tcp://HOST:8786`; needs the Python package `thermocline[cluster]`
+    /// Run on the Dask cluster of this scheduler, as in tcp://HOST:8786; needs the Python package `thermocline[cluster]`
     #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
     pub(crate) dask: Option<String>,
     /// The Python that has the package
@@ -149,16 +149,16 @@ pub(crate) struct CorpusReportOptions {
     /// The figures to compare, separated by commas, as in `miss_ratio,io_time_ms`; default: all that the results have
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub(crate) metric: Vec<String>,
-    /// Take the traces of one side of the split only: tune or hold-out
+    /// Compare only the traces of one side of the split: tune or hold-out
     #[arg(long, value_name = "SIDE")]
     pub(crate) split: Option<Split>,
     /// Leave a trace out at a size at which a tier has fewer pages
     #[arg(long, value_name = "PAGES", default_value_t = 1000)]
     pub(crate) min_entries: u64,
-    /// Leave no trace out, but those that lack the result of a policy
+    /// Leave out only traces that lack the result of a policy
     #[arg(long, conflicts_with = "min_entries")]
     pub(crate) no_filters: bool,
-    /// Reductions that differ by at most this share tie
+    /// Treat reductions that differ by at most this share as ties
     #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
     pub(crate) tie: f64,
     /// Number of times that traces are resampled for the intervals

@@ -7,13 +7,13 @@ use crate::output::wrapped;
 
 /// All commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Begin", &["demo", "explore"]),
+    ("Start here", &["demo", "explore"]),
     ("Find a cache for a workload", &["simulate", "compare", "mrc", "sweep", "plan", "advise"]),
     ("Traces", &["trace", "corpus"]),
     ("Hot data, write buffers, language models", &["hot", "buffer", "kv"]),
     ("Run a cache", &["serve", "cache", "top"]),
     ("Studies", &["reproduce", "artifact"]),
-    ("What there is", &["policies", "identifiers", "buffers", "devices", "drives"]),
+    ("Lists", &["policies", "identifiers", "buffers", "devices", "drives"]),
     ("This program", &["completions", "help"]),
 ];
 

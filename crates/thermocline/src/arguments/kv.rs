@@ -44,7 +44,7 @@ pub(crate) struct KvOptions {
     /// A parameter of a policy: name=value, or policy.name=value; see `thermocline policies NAME`
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<ParameterSpec>,
-    /// Run the ledger alongside and fail if it refuses a move or a hit
+    /// Verify every move and hit with the Ledger, and fail if it rejects one
     #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub(crate) struct KvCostOptions {
     /// The price of a tier per GiB: dram=4
     #[arg(long = "price", value_name = "TIER=PRICE")]
     pub(crate) prices: Vec<TierNumber>,
-    /// After how many years hardware is written off
+    /// Years over which hardware is written off
     #[arg(long, value_name = "YEARS", default_value_t = 5.0)]
     pub(crate) write_off_years: f64,
     /// Number of times that a tier may be written as a whole until it is worn out; default:

@@ -19,10 +19,10 @@ pub(crate) struct Reading {
     /// For a recording: one volume of all files, or each file a volume; default: all
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) volumes: Option<VolumesOf>,
-    /// The unit of time of formats that leave it open
+    /// The unit of time, for formats that do not define it
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) time_unit: Option<TimeUnit>,
-    /// Take a truncated file for what it holds
+    /// Accept a truncated file, and use the part that it has
     #[arg(long)]
     pub(crate) allow_truncated: bool,
     /// Treatment of an object with a size: its pages, or one page for any size; default: pages
@@ -37,11 +37,11 @@ pub(crate) struct Reading {
     pub(crate) part: PartOfTrace,
 }
 
-/// Description of the columns of a trace of no known format.
+/// Columns of a trace in an unknown format.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "A trace of no known format")]
 pub(crate) struct ColumnOptions {
-    /// Meanings of columns, by number or name, with units, as in
+    /// Contents of columns, by number or name, with units, as in
     /// time=1:us,op=2,offset=3,length=4,volume=5, or key=url,size=bytes for objects; or a TOML file
     /// with them
     #[arg(long, value_name = "ROLE=COLUMN,...", conflicts_with = "format")]
@@ -67,7 +67,7 @@ pub(crate) struct PartOfTrace {
     /// Leave out the first requests
     #[arg(long, value_name = "N")]
     pub(crate) skip: Option<u64>,
-    /// Take no more than so many requests
+    /// Take at most this number of requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Take requests from this time after the first on, as in 90s, 5m, 2h, 500ms
