@@ -46,7 +46,7 @@ before(async () => {
   truncateSync(join(folder, "disk.img"), PAGES * PAGE_BYTES);
   writeFileSync(join(folder, "cache.toml"), CONFIGURATION);
   const words = ["serve", join(folder, "cache.toml")];
-  [browser, server] = await Promise.all([launch(), start(words, "stderr", /metrics are served.*address=(\S+)/)]);
+  [browser, server] = await Promise.all([launch(), start(words, "stderr", /serving metrics.*address=(\S+)/)]);
   client = await connected();
   await use();
 });

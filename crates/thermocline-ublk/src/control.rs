@@ -151,7 +151,7 @@ impl Kernel for Driver {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The command may be under way, and the buffer must stay until it is done.
-                Err(error) => tracing::error!(%error, "io_uring does not take a command to ublk"),
+                Err(error) => tracing::error!(%error, "io_uring does not accept a ublk command"),
             }
         };
         if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }

@@ -148,7 +148,7 @@ impl Shared {
         if !progress.is_closing && progress.is_served {
             progress.is_served = false;
             let error = io::Error::from_raw_os_error(-reason);
-            tracing::warn!(%error, "ublk: the device was stopped, and not by this server");
+            tracing::warn!(%error, "ublk: another program stopped the device");
         }
     }
 
@@ -299,7 +299,7 @@ impl Device {
     /// Gives the device up.
     fn delete(&mut self) {
         if let Err(error) = self.command(Control::Delete, &mut [], 0) {
-            tracing::warn!(%error, "a ublk device stays");
+            tracing::warn!(%error, "a ublk device remains");
         }
     }
 

@@ -74,7 +74,7 @@ impl UblkDoor {
             payload.resize(piece.length_bytes as usize, 0);
             if let Err(error) = self.queue.take(tag, payload) {
                 payload.clear();
-                tracing::error!(%error, "ublk: the bytes of a write cannot be taken");
+                tracing::error!(%error, "ublk: cannot take the bytes of a write");
                 return Err(ErrorCode::Io);
             }
         } else if piece.command == Command::Flush {
@@ -143,7 +143,7 @@ impl Door for UblkDoor {
     fn give(&mut self, ticket: u64, start_bytes: u32, bytes: &[u8]) {
         let tag = tag_of(ticket);
         if let Err(error) = self.queue.give(tag, start_bytes, bytes) {
-            tracing::error!(%error, "ublk: the bytes of a read cannot be handed over");
+            tracing::error!(%error, "ublk: cannot pass the bytes of a read");
             let taken = self.taken[usize::from(tag)].as_mut();
             taken.expect("a request in flight was taken").has_failed = true;
         }

@@ -34,7 +34,7 @@ impl Note for NoteFile {
     fn set_unflushed(&self, is_unflushed: bool) {
         let byte = if is_unflushed { UNFLUSHED } else { FLUSHED };
         if let Err(error) = self.0.write_all_at(&[byte], 0) {
-            tracing::error!(%error, "the note of the ublk device cannot be written");
+            tracing::error!(%error, "cannot write the note of the ublk device");
         }
     }
 }

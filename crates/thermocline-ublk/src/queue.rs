@@ -141,7 +141,7 @@ impl Queue for DriverQueue {
             Ok(_) => self.has_new = !self.ring.submission().is_empty(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                tracing::warn!(%error, "ublk: answers cannot be handed to the kernel yet");
+                tracing::warn!(%error, "ublk: the kernel does not accept answers yet");
             }
         }
     }

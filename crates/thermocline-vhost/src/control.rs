@@ -144,7 +144,7 @@ fn listen(listener: &UnixListener, host: &Host) {
             Ok(stream) => talk(stream, host),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                tracing::warn!(%error, "a virtual machine cannot connect");
+                tracing::warn!(%error, "a virtual machine failed to connect");
                 std::thread::sleep(ACCEPT_PAUSE);
             }
         }
@@ -154,7 +154,7 @@ fn listen(listener: &UnixListener, host: &Host) {
 fn talk(stream: UnixStream, host: &Host) {
     let talk = Arc::new(Mutex::new(Talk::new(host.clone())));
     lock(&host.shared).connection = stream.try_clone().ok();
-    tracing::info!("a virtual machine has connected");
+    tracing::info!("virtual machine connected");
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&talk));
     let end = loop {
         if let Err(error) = handler.handle_request() {
@@ -162,9 +162,9 @@ fn talk(stream: UnixStream, host: &Host) {
         }
     };
     if matches!(end, Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_)) {
-        tracing::info!("a virtual machine has gone");
+        tracing::info!("virtual machine disconnected");
     } else {
-        tracing::warn!(error = %end, "a virtual machine was disconnected");
+        tracing::warn!(error = %end, "virtual machine disconnected by the server");
     }
     talk.lock().unwrap_or_else(PoisonError::into_inner).stop_all();
     lock(&host.shared).connection = None;

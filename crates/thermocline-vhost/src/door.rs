@@ -151,7 +151,7 @@ impl VhostDoor {
 /// Says what became of an order; who waits for that may have gone.
 fn tell<T>(done: &SyncSender<T>, what: T) {
     if done.send(what).is_err() {
-        tracing::debug!("nobody waits for what became of an order");
+        tracing::debug!("the command that ordered a change no longer waits for the result");
     }
 }
 

@@ -228,7 +228,7 @@ impl Ring {
         // What the guest has no memory for is lost, and the guest's own doing.
         let is_there = chain::write(&taken.memory, &taken.writable, start_bytes.into(), bytes);
         if !is_there {
-            tracing::debug!(head = taken.head, "a read goes to memory that is not there");
+            tracing::debug!(head = taken.head, "a guest's read names memory that does not exist");
         }
     }
 
@@ -319,7 +319,7 @@ impl Ring {
     }
 
     fn give_up(&mut self, reason: &str) {
-        tracing::warn!(reason, "a guest's ring makes no sense; it is not served any more");
+        tracing::warn!(reason, "invalid ring of a guest: the server stops serving it");
         self.state = State::Broken;
     }
 }

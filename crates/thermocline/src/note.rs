@@ -128,7 +128,7 @@ impl NotePlace {
         for path in &self.former {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    warn!(note = %path.display(), %error, "cannot remove a former note");
+                    warn!(note = %path.display(), %error, "cannot remove an earlier note");
                 }
                 _ => {}
             }

@@ -115,7 +115,7 @@ impl Server {
         let log = server.log();
         server.metrics = log
             .lines()
-            .filter(|line| line.contains("metrics are served"))
+            .filter(|line| line.contains("serving metrics"))
             .find_map(|line| Some(line.split_once("address=")?.1.trim().to_owned()));
         Ok(Started::Ready(server))
     }

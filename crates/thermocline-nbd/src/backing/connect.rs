@@ -454,7 +454,7 @@ fn repeat(
             Err(error) => {
                 let reason = error.to_string();
                 if reason != said {
-                    tracing::warn!(reason, "the backing store cannot be reached; trying again");
+                    tracing::warn!(reason, "cannot reach the backing store; trying again");
                     said = reason;
                 }
             }

@@ -316,7 +316,7 @@ impl NbdDriver {
             self.meet();
         }
         if let Err(fault) = self.exchange() {
-            tracing::warn!(server = %self.wish.uri.server, %fault, "the backing store is gone");
+            tracing::warn!(server = %self.wish.uri.server, %fault, "lost the connection to the backing store");
             self.part(&fault);
         }
         if let Some(missed_at) = self.missed_at {
@@ -371,7 +371,7 @@ impl NbdDriver {
         let talk = contact.talk();
         match Session::begin(contact, &self.poller) {
             Ok(session) => {
-                tracing::info!(server = %self.wish.uri.server, "the backing store is back");
+                tracing::info!(server = %self.wish.uri.server, "the backing store is reachable again");
                 let former = std::mem::replace(&mut self.orders.cooperation, talk);
                 if let (Some(talk), Some(former)) = (&mut self.orders.cooperation, former) {
                     talk.follow(former);
@@ -380,7 +380,7 @@ impl NbdDriver {
                 self.session = Some(session);
                 self.missed_at = None;
             }
-            Err(error) => tracing::warn!(%error, "the backing store cannot be waited for"),
+            Err(error) => tracing::warn!(%error, "cannot wait for the backing store"),
         }
     }
 

@@ -203,7 +203,7 @@ impl Leases {
         }
         let most = 2 * self.terms.pages as usize + LEASES_BESIDE;
         if session.leases > most {
-            tracing::warn!(client, "a client holds more pages than it has room for");
+            tracing::warn!(client, "a client holds more pages than its RAM has room for");
             self.end(client);
         }
     }
@@ -238,7 +238,7 @@ impl Leases {
                 || !session.untold.is_empty();
             let silence = now.saturating_duration_since(session.answered_at);
             if is_in_the_way && silence >= SERVER_LIMIT {
-                tracing::warn!(client, "a client is silent, and holds no page any more");
+                tracing::warn!(client, "a client is silent: its leases have ended");
                 self.end(client);
             }
         }

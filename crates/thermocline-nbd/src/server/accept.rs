@@ -53,7 +53,7 @@ impl<S: Service> Server<S> {
         let others: Vec<usize> = self.siblings.iter().map(Reach::clients).collect();
         let clients = self.connections.len() + others.iter().sum::<usize>();
         if clients >= self.all_clients_max {
-            tracing::warn!(clients, "a client too many was turned away");
+            tracing::warn!(clients, "client refused: already serving the maximum number");
             return;
         }
         match self.siblings.iter().zip(others).min_by_key(|(_, clients)| *clients) {
@@ -73,13 +73,13 @@ impl<S: Service> Server<S> {
         let registered =
             self.poll.registry().register(socket.source(), Token(index), Interest::READABLE);
         if let Err(error) = registered {
-            tracing::warn!(%error, "a client could not be accepted");
+            tracing::warn!(%error, "cannot accept a client");
             return;
         }
         let connection = entry.insert(Connection::new(socket, index, Instant::now()));
         self.turns.join(index, &mut connection.standing);
         activate(&mut self.active, connection, index);
         self.reach.clients.store(self.connections.len(), Ordering::Relaxed);
-        tracing::debug!(client = index, "a client has come");
+        tracing::debug!(client = index, "client connected");
     }
 }

@@ -126,10 +126,10 @@ impl Listener {
         match socket {
             Ok(socket) => {
                 if let Err(error) = socket.widen() {
-                    tracing::warn!(%error, "a client's socket keeps its size; long reads are slower");
+                    tracing::warn!(%error, "cannot enlarge a client's socket buffer; long reads are slower");
                 }
                 if let Err(error) = socket.keep_alive() {
-                    tracing::warn!(%error, "a client's connection cannot be probed while it is idle");
+                    tracing::warn!(%error, "cannot enable keepalive on a client's connection");
                 }
                 Ok(Some(socket))
             }

@@ -464,7 +464,7 @@ impl<S: Service> Server<S> {
             drop(self.poll.registry().deregister(connection.transport.socket.source()));
             connection.close();
             self.reach.clients.store(self.connections.len(), Ordering::Relaxed);
-            tracing::debug!(client = index, "a client has gone");
+            tracing::debug!(client = index, "client disconnected");
             return;
         }
         let connection = &mut self.connections[index];
@@ -491,7 +491,7 @@ impl<S: Service> Server<S> {
 
     /// Ends a connection for cause.
     fn part(&mut self, index: usize, fault: &Fault) {
-        tracing::info!(client = index, %fault, "a client was disconnected");
+        tracing::info!(client = index, %fault, "client disconnected by the server");
         self.connections[index].leave(true);
         self.tell_departure(index);
     }
@@ -511,7 +511,7 @@ impl<S: Service> Server<S> {
         for index in self.indices() {
             let connection = &mut self.connections[index];
             if let Some(reason) = connection.look_over(now, &self.settings) {
-                tracing::info!(client = index, reason, "a client was disconnected");
+                tracing::info!(client = index, reason, "client disconnected by the server");
                 connection.leave(true);
                 self.tell_departure(index);
                 self.activate(index);

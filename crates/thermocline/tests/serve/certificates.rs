@@ -115,7 +115,7 @@ fn replaced_certificates_are_for_new_clients_and_broken_ones_change_nothing() {
     std::fs::write(used.join("server.pem"), "-----BEGIN CERTIFICATE-----\nbroken").unwrap();
     assert!(!engine.reload(&cache), "{}", engine.log());
     let log = engine.log();
-    let complaint = log.lines().find(|line| line.contains("the configuration stays"));
+    let complaint = log.lines().find(|line| line.contains("kept the old configuration"));
     assert!(complaint.is_some_and(|line| line.contains("server.pem")), "{log}");
     read(&mut connect(port, &old).unwrap()).unwrap();
     read(&mut early).unwrap();

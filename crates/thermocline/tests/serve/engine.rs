@@ -164,7 +164,7 @@ impl Cache {
             assert!(Instant::now() < deadline, "the server is not ready:\n{}", engine.log());
         }
         let log = engine.log();
-        let address = log.lines().find(|line| line.contains("metrics are served"));
+        let address = log.lines().find(|line| line.contains("serving metrics"));
         if let Some((_, address)) = address.and_then(|line| line.split_once("address=")) {
             address.trim().clone_into(&mut engine.metrics);
         }
@@ -259,7 +259,7 @@ impl Engine {
 
     /// The same with that text in the place of the configuration.
     pub(crate) fn reload_text(&self, cache: &Cache, text: &str) -> bool {
-        let (done, failed) = ("the configuration was read again", "the configuration stays");
+        let (done, failed) = ("applied the new configuration", "kept the old configuration");
         let count = |log: &str, words: &str| log.matches(words).count();
         let before = self.log();
         std::fs::write(cache.path("cache.toml"), text).unwrap();

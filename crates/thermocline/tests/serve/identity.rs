@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use super::start::{dirty, refused};
 use super::{Cache, fails, flush, json, text};
 
-const MISSED: &str = "clean pages on flash may be old";
+const MISSED: &str = "dropped clean pages on flash";
 
 /// Return a page of that byte.
 const fn page(byte: u8) -> [u8; 4096] {
@@ -192,7 +192,7 @@ fn a_lost_flash_that_was_clean_is_set_up_again() {
     let mut cache = inclusive();
     written(cache.set("cleaning.drain_at_exit", true));
     std::fs::remove_file(cache.path("flash.img")).unwrap();
-    serves(&cache, None, Some("the flash is set up"));
+    serves(&cache, None, Some("set up the flash"));
 }
 
 #[test]

@@ -80,8 +80,9 @@ fn a_server_that_comes_back_is_used_again() {
     client.read(1 << 20, 4096).unwrap();
     server.kill();
     std::fs::remove_file(behind.path("thermocline.sock")).unwrap();
-    engine
-        .wait_for("the loss", || engine.log().contains("the backing store is gone").then_some(()));
+    engine.wait_for("the loss", || {
+        engine.log().contains("lost the connection to the backing store").then_some(())
+    });
     // What is cached is served, what is written kept; the rest fails at once.
     assert_eq!(client.read(0, 4096).unwrap(), page(1));
     client.write(8192, &page(2)).unwrap();

@@ -114,7 +114,7 @@ fn the_socket_has_the_mode_that_the_configuration_gives() {
 
 #[test]
 fn clients_that_nobody_knows_need_leave() {
-    let warning = "clients are not authenticated";
+    let warning = "clients need no authentication";
     let mut cache = Cache::new(1);
     let engine = cache.start();
     assert!(!engine.log().contains(warning), "{}", engine.log());

@@ -154,7 +154,10 @@ impl Control {
         match started {
             Err(error) if !is_named => {
                 let error = format!("{error:#}");
-                warn!(error, "the flash cannot be replaced while the server runs");
+                warn!(
+                    error,
+                    "no control socket: the flash cannot be replaced while the server runs"
+                );
                 Ok(())
             }
             started => started,
@@ -176,7 +179,7 @@ impl Control {
         loop {
             match listener.accept() {
                 Ok((stream, _)) if is_own(&stream) => self.serve(stream, server),
-                Ok(_) => warn!("another user was turned away from the control socket"),
+                Ok(_) => warn!("control socket: refused a connection of another user"),
                 Err(error) => {
                     warn!(%error, "cannot accept a connection at the control socket");
                     thread::sleep(ACCEPT_PAUSE);
@@ -191,7 +194,7 @@ impl Control {
         let mut request = match connection.next_request() {
             Ok(Some(request)) => request,
             Ok(None) => return,
-            Err(error) => return debug!(%error, "no order came at the control socket"),
+            Err(error) => return debug!(%error, "control socket: a connection sent no command"),
         };
         request.is_last = true;
         match self.order(&request, server) {
@@ -202,7 +205,7 @@ impl Control {
                     answer(&stream, &request, &said(ended));
                 };
                 if let Err(error) = thread::Builder::new().name("order".into()).spawn(work) {
-                    warn!(%error, "nobody is told how the replacement ends");
+                    warn!(%error, "cannot report the end of the replacement to its command");
                 }
             }
         }
@@ -265,7 +268,7 @@ fn said(ended: Result<String>) -> Response<String> {
 
 fn answer(stream: &UnixStream, request: &Request, response: &Response<String>) {
     if let Err(error) = Connection::new(stream).answer(request, response) {
-        debug!(%error, "whoever gave the order is gone");
+        debug!(%error, "the command that ordered a change has ended");
     }
 }
 

@@ -235,7 +235,7 @@ pub(super) fn initialise(
     // A start that was killed may have left an empty or blank file of another size.
     file.reserve(bytes)?;
     let flash = FlashSet::initialise(file, cache, layout, map, options.size_bytes())?;
-    info!(bytes, "the flash is set up");
+    info!(bytes, "set up the flash");
     Ok(flash)
 }
 
@@ -288,7 +288,7 @@ fn ring_or_threads(
         match uring()? {
             Ok(driver) => return Ok(AnyDriver::Uring(Box::new(driver))),
             Err(error) if engine == IoEngine::Auto => {
-                info!(%error, "io_uring is not available: worker threads do its work");
+                info!(%error, "io_uring is not available: using worker threads");
             }
             Err(error) => {
                 let context =

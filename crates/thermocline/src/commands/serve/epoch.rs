@@ -160,7 +160,7 @@ impl Begins {
         self.thread = None;
         shard.epoch_has_begun(&begun?);
         if shard.options().share.index == 0 {
-            info!("the epoch of the flash has begun: writes are served");
+            info!("the flash has begun a new epoch: serving writes");
         }
         Ok(())
     }

@@ -185,7 +185,7 @@ impl Note {
         match FlashSet::end(&mut flash, (cache, epoch), end) {
             Ok(()) => Some(end),
             Err(error) => {
-                warn!(%error, "the flash cannot say that the engine ended in order");
+                warn!(%error, "cannot record the orderly end on the flash");
                 None
             }
         }
@@ -212,7 +212,7 @@ impl Note {
         if let Some(server) = self.server.get() {
             server.wake();
         }
-        error!("the flash failed: pages are served from RAM and the backing store");
+        error!("the flash failed: serving from RAM and the backing store");
         if !known.has_begun {
             // Nothing was acknowledged in this epoch; if it never begins, the flash is as good as before.
             return;
@@ -243,7 +243,7 @@ impl Note {
         let mut known = self.lock();
         if !known.is_stored && known.has_begun && self.place.store(known.side_file()).is_ok() {
             self.has_stored(&mut known);
-            info!("the note of the backing store is written: writes are served again");
+            info!("wrote the note of the backing store: serving writes again");
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) fn listen(
         None => ("`nbd.socket`", Listen::UnixFor(path.clone(), access)),
     });
     if let Some(reason) = nbd.unauthenticated() {
-        warn!(reason, "clients are not authenticated");
+        warn!(reason, "clients need no authentication");
     }
     let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
     for (key, place) in unix.into_iter().chain(tcp) {

@@ -101,7 +101,11 @@ impl Member<'_> {
                         Ok(()) => seat.cleaning = config.cleaning,
                         Err(error) => {
                             let error = format!("{error:#}");
-                            error!(error, shard = number, "the shard stays as it is");
+                            error!(
+                                error,
+                                shard = number,
+                                "kept the old configuration of the shard"
+                            );
                         }
                     }
                 }
@@ -135,7 +139,7 @@ impl Member<'_> {
             if wants_reload.swap(false, Ordering::AcqRel)
                 && let Err(error) = reload(serving, services, seats)
             {
-                error!(error = format!("{error:#}"), "the configuration stays as it is");
+                error!(error = format!("{error:#}"), "kept the old configuration");
             }
             for (volume, (seat, service)) in seats.iter_mut().zip(services).enumerate() {
                 let _span = serving.volumes[volume].span.enter();

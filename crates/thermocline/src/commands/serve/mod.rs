@@ -150,7 +150,7 @@ fn run_server(
     if let Some(listener) = metrics {
         let process = Process { configuration: std::path::absolute(path)?, id: std::process::id() };
         let address = board::start(listener, boards, process)?;
-        info!(%address, "metrics are served");
+        info!(%address, "serving metrics");
     }
     let mut members: Vec<Member<'_>> = servers
         .into_iter()
@@ -389,7 +389,7 @@ fn start_clocks(serving: &Serving<'_>) -> Result<()> {
 /// engine, and whether everything is durable.
 fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -> (Left, bool) {
     if drains {
-        info!(dirty_pages = engine.shard().dirty_slots(), "writing back what the disk lacks");
+        info!(dirty_pages = engine.shard().dirty_slots(), "writing dirty pages back");
         engine.shard_mut().drain();
         come_to_rest(&mut engine, watchdog);
     }
@@ -404,14 +404,14 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
     // Clients that are gone left replies; their frames are free from now on.
     take_reply(&mut engine, LAST_FLUSH);
     if let Err(error) = engine.submit(Request::flush(LAST_FLUSH), &[]) {
-        error!(%error, "not everything could be made durable");
+        error!(%error, "cannot make every write durable");
     }
     come_to_rest(&mut engine, watchdog);
     let flushed = take_reply(&mut engine, LAST_FLUSH);
     match flushed {
         Some(Ok(())) => {}
-        Some(Err(error)) => error!(%error, "not everything could be made durable"),
-        None => error!("not everything could be made durable: the flush was not answered"),
+        Some(Err(error)) => error!(%error, "cannot make every write durable"),
+        None => error!("cannot make every write durable: the flush got no answer"),
     }
     let lost = engine.shard().lost_pages();
     if !lost.is_empty() {
@@ -420,7 +420,7 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
     let shard = engine.shard();
     let is_durable = flushed == Some(Ok(()));
     if is_durable {
-        info!(dirty_pages = shard.dirty_slots(), "left in order");
+        info!(dirty_pages = shard.dirty_slots(), "stopped in order");
     }
     let left = Left {
         is_orderly: is_durable && shard.is_idle(),
@@ -469,7 +469,7 @@ fn come_to_rest(engine: &mut Engine<AnyDriver>, watchdog: &mut Watchdog) {
             best = [now[0].max(best[0]), now[1].max(best[1])];
             advanced_at = Instant::now();
         } else if advanced_at.elapsed() > REST_LIMIT {
-            error!("the devices do not answer, or fail");
+            error!("devices fail or do not answer");
             return;
         }
     }
@@ -483,7 +483,7 @@ fn is_clean(shard: &Shard) -> bool {
 /// Tells systemd, if it started this.
 fn tell_service_manager(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(false, &[state]) {
-        warn!(%error, "the service manager cannot be told");
+        warn!(%error, "cannot notify the service manager");
     }
 }
 

@@ -96,7 +96,7 @@ impl Recording {
             .name("recorder".into())
             .spawn(move || files.write(first, &batches))
             .context("cannot start the recorder's thread")?;
-        info!(path = %section.path.display(), "accesses are recorded");
+        info!(path = %section.path.display(), "recording accesses");
         Ok(Self::new(section.clone(), queue, Some(writer), progress))
     }
 
@@ -269,7 +269,7 @@ impl Files {
         if let Err(error) = self.write_all(first, batches) {
             self.progress.has_failed.store(true, Ordering::Relaxed);
             let path = self.section.path.display();
-            error!(%path, %error, "the recording ends: it cannot be written");
+            error!(%path, %error, "stopped recording: cannot write the file");
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn reload(
                 volume.news.tell(config);
             }
             Err(error) if serving.are_named => {
-                error!(error = format!("{error:#}"), "the volume stays as it is");
+                error!(error = format!("{error:#}"), "kept the old configuration of the volume");
             }
             Err(error) => return Err(error),
         }
@@ -48,7 +48,7 @@ pub(super) fn reload(
     }
     serving.all.wake();
     serving.control.set_config(configs.into_shared());
-    info!("the configuration was read again; sizes, devices and addresses change with a restart");
+    info!("applied the new configuration; sizes, devices and addresses need a restart");
     Ok(())
 }
 

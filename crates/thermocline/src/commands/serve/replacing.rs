@@ -23,7 +23,7 @@ impl Replacing {
     ) {
         if self.current.is_none() {
             let Some(ordered) = control.take_order() else { return };
-            info!(flash = %ordered.flash.path.display(), "the flash is being replaced");
+            info!(flash = %ordered.flash.path.display(), "replacing the flash");
             self.current = Some(ordered);
         }
         let Some(replacement) = &self.current else { return };
@@ -35,9 +35,9 @@ impl Replacing {
         match &result {
             Ok(_) => {
                 control.has_taken(replacement.flash.path.clone());
-                info!("the flash is replaced: change `flash.path` before the next start");
+                info!("replaced the flash: change `flash.path` before the next start");
             }
-            Err(error) => error!(error = format!("{error:#}"), "the flash is not replaced"),
+            Err(error) => error!(error = format!("{error:#}"), "did not replace the flash"),
         }
         control.has_ended();
         if let Some(replacement) = self.current.take() {

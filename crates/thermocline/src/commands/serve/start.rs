@@ -216,7 +216,7 @@ fn say(notice: Notice) {
                     "the backing store may have been used alone"
                 }
             };
-            warn!(reason, "clean pages on flash may be old: they are dropped");
+            warn!(reason, "dropped clean pages on flash, because they may be old");
         }
     }
 }
