@@ -157,7 +157,10 @@ fn what_cannot_be_says_what_could() {
     fails(&buffer("hwb", "10p", &[]), &["at least 64 pages", "10"]);
     fails(&buffer("hwb", "0p", &[]), &["at least one page"]);
     fails(&buffer("lru", "many", &[]), &["many", "64MiB"]);
-    fails(&buffer("lru", "300p", &["--ssd", "floppy"]), &["unknown drive `floppy`", "ends in .toml", "ssdsim"]);
+    fails(
+        &buffer("lru", "300p", &["--ssd", "floppy"]),
+        &["unknown drive `floppy`", "ends in .toml", "ssdsim"],
+    );
     fails(&buffer("lru", "300p", &["--ssd", "nowhere.toml"]), &["nowhere.toml"]);
     fails(&buffer("lru", "300p", &["--closed-loop", "4"]), &["--closed-loop", "needs a drive"]);
     fails(
