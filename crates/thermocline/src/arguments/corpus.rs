@@ -122,7 +122,7 @@ pub(crate) struct CorpusRunOptions {
     /// Number of runs at once; default: one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Option<u32>,
-    /// Run on the Dask cluster of this scheduler, as in tcp://HOST:8786; needs the Python package `thermocline[cluster]`
+    /// Run on the Dask cluster of this scheduler, as in `tcp://HOST:8786`; needs the Python package `thermocline[cluster]`
     #[arg(long, value_name = "ADDRESS", conflicts_with = "threads")]
     pub(crate) dask: Option<String>,
     /// The Python that has the package
