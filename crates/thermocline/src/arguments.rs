@@ -521,7 +521,7 @@ pub(crate) enum CacheCommand {
     },
     /// Write the pages of a volume back, and remove it from the flash that it shares with others
     ///
-    /// Name the volume with --volume. Remove its [[volume]] from the configuration before the next start,
+    /// Name the volume with --volume. Remove its `[[volume]]` from the configuration before the next start,
     /// which would add it again.
     RemoveVolume {
         /// The flash, a file or a block device
