@@ -246,7 +246,7 @@ class Cache:
         return self.tier(page) != "disk"
 
     def __len__(self) -> int:
-        """Number of pages that have a copy in a cache tier."""
+        """Return the number of pages that have a copy in a cache tier."""
         return len(self._state)
 
     def __repr__(self) -> str:

@@ -643,7 +643,7 @@ class Trace:
         self._compiled.save(path)
 
     def __len__(self) -> int:
-        """Number of accesses, at least 1."""
+        """Return the number of accesses, at least 1."""
         return len(self._compiled)
 
     def __getitem__(self, accesses: slice) -> Trace:
