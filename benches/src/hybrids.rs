@@ -3,9 +3,9 @@
 //!
 //! A policy runs over a trace with an eighth of the trace's pages as flash and a hundredth as RAM. What it
 //! writes to the flash goes to a drive of one plane of 512 reclaim units, which the tier fills, again and
-//! again until it has been written four times; the second half of the writes counts. Days are those of a
-//! flash that is as large as the tier, at the pace of the trace, with the spare area and the rated erases of
-//! the preset.
+//! again until it has been written four times; the second half of the writes counts. Days are the
+//! lifetime of a flash as large as the tier. It has the spare area and the rated erases of the preset, and
+//! takes the writes at the rate of the trace.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Share of the trace's pages that fit on the flash, from 0 to 1
     #[arg(long, default_value_t = 0.125)]
     flash: f64,
-    /// Spare share of the drive, from 0 to 0.9
+    /// Spare area of the drive, as a share of its flash from 0 to 0.9
     #[arg(long, default_value_t = 0.125)]
     spare: f64,
 }
@@ -127,7 +127,7 @@ fn row(policy: &str, trace: &CompiledTrace, ways: &[Way], arguments: &Arguments)
     Ok(cells.join(" | ") + " |")
 }
 
-/// Pages that a drive with this share of spare area programs per page of the tier's writes.
+/// Return the write amplification of a drive under the writes of a tier.
 fn amplification(
     written: &TierWrites,
     spare: f64,

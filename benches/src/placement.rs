@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// Reclaim units of the drive
     #[arg(long, default_value_t = 512)]
     units: u32,
-    /// Spare share of the drive, from 0 to 0.9
+    /// Spare area of the drive, as a share of its flash from 0 to 0.9
     #[arg(long, default_value_t = 0.125)]
     spare: f64,
     /// Writes of each generated trace; 0 leaves them out
@@ -197,7 +197,7 @@ fn run(
 pub(crate) struct Drive {
     /// Pages that fill it.
     pub(crate) pages: u32,
-    /// The share of its flash that is spare.
+    /// Spare area, as a share of its flash.
     pub(crate) spare: f64,
     /// Reclaim units.
     pub(crate) units: u32,

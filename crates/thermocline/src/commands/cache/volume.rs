@@ -72,8 +72,9 @@ fn directory_of(path: &Path, name: &str) -> Result<(DeviceFile, Directory, bool)
     let read = || -> Result<_> {
         let mut file = lock(path)?;
         let directory = Directory::read(&mut file)?;
-        let directory =
-            directory.context("it has no volumes: `thermocline cache forget` empties it")?;
+        let directory = directory.context(
+            "it is not a flash with volumes: `thermocline cache inspect` shows its contents",
+        )?;
         let is_new = directory.is_new(&mut file, name)?;
         Ok((file, directory, is_new))
     };

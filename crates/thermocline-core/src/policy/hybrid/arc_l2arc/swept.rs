@@ -272,8 +272,8 @@ impl Markers {
     }
 
     fn feed(&mut self, feed: &mut Feed<'_>, out: &mut impl Sink) {
-        // After so many writes the lists have changed: the search starts again at their evicting
-        // ends.
+        // After `reset_pages` writes the lists have changed, so the search restarts at their
+        // evicting ends.
         if self.written >= self.reset_pages {
             self.written = 0;
             self.rewind(FREQUENT);
