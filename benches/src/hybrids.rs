@@ -80,8 +80,8 @@ fn ways() -> Result<Vec<Way>> {
     ])
 }
 
-/// A policy's row: its writes, the drive's amplification of them in each way, and days on each preset without
-/// placement and with the best way but the oracle.
+/// Return a policy's row: its writes, the drive's amplification of them in each way, and days on each preset
+/// without placement and with the best way but the oracle.
 fn row(policy: &str, trace: &CompiledTrace, ways: &[Way], arguments: &Arguments) -> Result<String> {
     let entry = registry::find(policy)?;
     let values = Values::defaults(entry.parameters);

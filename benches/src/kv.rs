@@ -50,7 +50,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The configurations to compare, each with a name.
+/// Return the configurations to compare, each with a name.
 fn ways(policies: &[String], trace: &PromptTrace) -> Result<Vec<(String, KvConfiguration)>> {
     let tier = |(name, percent)| TierSpec::new(name, &[TierSize::FootprintPercent(percent)]);
     let tiers = [("l1", 0.2), ("l2", 2.0), ("l3", 20.0)].map(tier);

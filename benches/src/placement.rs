@@ -206,7 +206,7 @@ pub(crate) struct Drive {
 }
 
 impl Drive {
-    /// The configuration of this drive with a number of handles.
+    /// Return the configuration of this drive with a number of handles.
     pub(crate) fn config(&self, handles: u32) -> Result<SsdConfig> {
         let Self { pages, spare, units, isolation } = *self;
         let pages_per_unit = f64::from(pages) / (1.0 - spare) / f64::from(units);

@@ -6,8 +6,8 @@
 //! shows what the tiers themselves cost.
 //!
 //! The worst case of HFA's bubble sort is a loop over as many pages as the fastest tier holds: each
-//! hit brings a page from the tail of a queue to its head. Were the time per access to grow with
-//! the pages, the ratio would fall from one size to the next.
+//! hit brings a page from the tail of a queue to its head. If the time per access grew with the
+//! pages, the ratio would fall from one size to the next.
 
 use std::path::PathBuf;
 

@@ -179,7 +179,7 @@ class Cache:
         ConfigurationError
             If there is no such page, or an oracle expects another access of its trace.
         TypeError
-            If the page is no whole number.
+            If the page is not a whole number.
 
         Examples
         --------

@@ -79,7 +79,7 @@ class Identifier:
         Raises
         ------
         ConfigurationError
-            If a page is no whole number in this range.
+            If a page is not a whole number in this range.
         """
         return self._state.record(self._checked(pages))
 
@@ -99,7 +99,7 @@ class Identifier:
         Raises
         ------
         ConfigurationError
-            If a page is no whole number in this range.
+            If a page is not a whole number in this range.
         """
         return self._state.hotness(self._checked(pages))
 

@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     xtask::run(root, "actionlint", &[], &[])
 }
 
-/// The lines that run a task with a name or options that this program does not take.
+/// Return the lines that run a task with a name or options that this program does not take.
 fn unknown_tasks(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let lines = lines.filter_map(|line| Some((line, line.split_once(TASK)?.1)));

@@ -32,8 +32,8 @@ pub struct Modelled {
 pub enum MappingError {
     /// A block of the cache is not a number of pages.
     #[error(
-        "a {what} of {bytes} bytes is no whole number of pages of {page_bytes} bytes; pass a page \
-         size of {remedy}"
+        "a {what} of {bytes} bytes is not a multiple of the page size of {page_bytes} bytes; pass a \
+         page size of {remedy}"
     )]
     Page {
         /// The block.

@@ -43,7 +43,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// `None` without the magic number of version 7, which stands for itself in both byte orders.
+    /// Decode a record. The magic number of version 7 reveals the byte order; without it, this is no record,
+    /// and the result is `None`.
     pub(crate) fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
         let is_little = match bytes[..4] {
             [0x07, 0x74, 0x61, 0x65] => true,
@@ -92,7 +93,7 @@ impl Record {
         (self.sector.saturating_mul(SECTOR_BYTES), self.bytes.into())
     }
 
-    /// `major:minor`.
+    /// Return the device as `major:minor`.
     pub(crate) fn device_name(&self) -> String {
         format!("{}:{}", self.device >> 20, self.device & 0xf_ffff)
     }

@@ -70,7 +70,7 @@ enum NameRest {
     /// None.
     #[default]
     None,
-    /// That many more bytes, line breaks among them.
+    /// Number of further bytes, including line breaks.
     Bytes(u64),
     /// All lines that are not the script's.
     Untold,

@@ -139,7 +139,7 @@ impl Parameter {
         Self::new(name, kind, Value::Auto)
     }
 
-    /// `true` or `false`.
+    /// Declare a parameter that is `true` or `false`.
     pub const fn switch(name: &'static str, default: bool) -> Self {
         Self::new(name, Kind::Switch, Value::Switch(default))
     }

@@ -26,7 +26,7 @@ enum Kind {
 type Numbers = dyn AsRef<[u64]> + Send + Sync;
 
 impl Geometry {
-    /// `pages` pages whose ids are their page numbers, as in a block device.
+    /// Return the geometry of a block device: `pages` pages whose ids are their page numbers.
     pub const fn linear(pages: u32) -> Self {
         Self(Kind::Linear { pages })
     }

@@ -170,7 +170,7 @@ fn dam(writes: &[u32], period: usize, threshold: u64) -> Vec<(bool, f64)> {
     results
 }
 
-/// Two-level LRU: two queues, newest first.
+/// Model two-level LRU by two queues, newest first.
 fn two_level_lru(writes: &[u32], hot_pages: usize, candidate_pages: usize) -> Vec<(bool, f64)> {
     let (mut hot, mut candidates) = (VecDeque::new(), VecDeque::new());
     let take = |list: &mut VecDeque<u32>, page: u32| {

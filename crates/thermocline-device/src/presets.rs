@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// A row is in its ranges and says what it is.
+    /// Panic unless a row is within its ranges and names its source.
     fn check_row(kind: &str, name: &str, words: [&str; 2], checked: Result<(), impl ToString>) {
         let error = checked.map_err(|error| error.to_string()).err();
         assert_eq!(error, None, "[[{kind}]] `{name}`");

@@ -38,7 +38,7 @@ pub struct ResponseTimes {
 }
 
 impl ResponseTimes {
-    /// None so far.
+    /// Create an empty distribution.
     ///
     /// # Panics
     /// Never: the number of digits is one that histograms take.
@@ -62,7 +62,7 @@ impl ResponseTimes {
         self.histogram.len()
     }
 
-    /// Their distribution.
+    /// Return the distribution of the response times.
     pub fn summary(&self) -> ResponseUs {
         if self.count() == 0 {
             return ResponseUs::default();

@@ -193,8 +193,8 @@ fn random_reads_take_as_long_as_in_disksim() {
 }
 
 impl DiskSim {
-    /// Two zones of equal width, the inner with 2/3 of the sectors, whose mean transfer is the
-    /// drive's.
+    /// Return a drive with two zones of equal width. The inner zone has 2/3 of the sectors, and the mean
+    /// transfer rate is the drive's.
     fn config(&self) -> HddConfig {
         let turn_ms = 60e3 / f64::from(self.rotations_per_minute);
         let mean_sectors = 8.0 * turn_ms / self.parts_ms[2];

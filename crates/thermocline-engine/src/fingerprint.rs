@@ -194,7 +194,7 @@ fn sampled_blocks(cache: Uuid, blocks: u64) -> Vec<(u64, usize)> {
     runs
 }
 
-/// `whole * part / parts`, without running over.
+/// Return `whole * part / parts` without overflow.
 fn scaled(whole: u64, part: u64, parts: u64) -> u64 {
     whole / parts * part + whole % parts * part / parts
 }

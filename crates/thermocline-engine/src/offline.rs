@@ -74,7 +74,7 @@ impl Flash {
         check
     }
 
-    /// Prepares, in memory, how the next epoch begins: [`recover_as`](Self::recover_as) and
+    /// Prepare, in memory, how the next epoch begins: [`recover_as`](Self::recover_as) and
     /// [`drain`](Self::drain) begin it.
     pub fn adapt(&mut self, begin: &Begin) {
         if begin.keep == Keep::Dirty {

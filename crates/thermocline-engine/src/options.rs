@@ -396,7 +396,7 @@ impl Cleaning {
 }
 
 impl Default for Cleaning {
-    /// Most of flash may be dirty; what is above is cleaned without haste.
+    /// Permit most of flash to be dirty; what exceeds that is cleaned without haste.
     fn default() -> Self {
         Self {
             dirty_ratio_target: 0.7,

@@ -127,7 +127,7 @@ impl Server {
     }
 }
 
-/// The number that fills a page.
+/// Return the number that fills a page.
 fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
@@ -220,13 +220,13 @@ impl World {
         usize::try_from(self.random.bits() % bound as u64).unwrap()
     }
 
-    /// The next number: of a request, and of what it writes.
+    /// Return the next number: of a request, and of what it writes.
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
 
-    /// The page has another value at the server, which reads under way may find.
+    /// Note that the page has another value at the server, which reads in flight may find.
     fn note(&mut self, page: usize) {
         let value = self.engine.driver().value(page);
         if self.pages[page].applied.last() != Some(&value) {
@@ -294,7 +294,7 @@ impl World {
         }
     }
 
-    /// Another client writes a page that this one has given up.
+    /// Let another client write a page that this one has given up.
     fn write_of_another(&mut self, page: usize) {
         let offset_bytes = (page * PAGE) as u64;
         self.engine.driver().recalls.push_back(Recall::Page(offset_bytes));
@@ -448,7 +448,7 @@ impl World {
         panic!("it does not come to rest: {:?}", self.engine.shard());
     }
 
-    /// A loss is reported once, and the next flush succeeds.
+    /// Check that a loss is reported once, and that the next flush succeeds.
     fn finish(&mut self) {
         self.settle();
         for _ in 0..2 {

@@ -295,7 +295,7 @@ impl History {
         Self { packed, at }
     }
 
-    /// Page and direction of each access: the highest bit is that of a write.
+    /// Return the page and direction of each access: the highest bit marks a write.
     pub fn packed(&self) -> &[u32] {
         &self.packed
     }

@@ -32,8 +32,8 @@ struct State {
 }
 
 impl Durability {
-    /// `is_noted` is what the note says now, and `is_doubtful` whether a killed server may have lost
-    /// writes.
+    /// Start from the note (`is_noted`) and from the fact that a killed server may have lost writes
+    /// (`is_doubtful`).
     pub fn new(note: Option<Box<dyn Note>>, is_noted: bool, is_doubtful: bool) -> Self {
         if is_doubtful {
             tracing::warn!(

@@ -103,14 +103,14 @@ pub trait Service {
     /// [`Service::next_reply`] has said that the service found out.
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>);
 
-    /// Where the pages begin that a client which cooperates is to give up, in bytes. Called right after
-    /// [`Service::next_reply`] has said that it waits no longer.
+    /// Return the offsets, in bytes, of the pages that a cooperating client has to give up. The server calls
+    /// this right after [`Service::next_reply`] has said that the client's wait is over.
     #[expect(unused_variables, reason = "a service without such clients recalls nothing")]
     fn take_recalls(&mut self, tag: Tag) -> Vec<u64> {
         vec![]
     }
 
-    /// A client that cooperates has gone. What it waits for is answered nevertheless.
+    /// Take notice that a cooperating client has gone. Its requests in flight are still answered.
     #[expect(unused_variables, reason = "a service without such clients has nothing to forget")]
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {}
 

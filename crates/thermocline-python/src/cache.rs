@@ -29,7 +29,7 @@ type Packed<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u64>>);
 
 #[pymethods]
 impl Cache {
-    /// `pages` is the size of the disk, unless there is a trace.
+    /// Create a cache. `pages` is the size of the disk, unless there is a trace.
     #[new]
     fn new(
         arguments: Bound<'_, PyDict>,

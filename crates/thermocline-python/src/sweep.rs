@@ -36,7 +36,7 @@ pub(crate) struct Running {
 
 #[pymethods]
 impl Sweep {
-    /// `is_mapping` says that the text is what [`Self::to_toml`] made; then it may name `policies`.
+    /// Parse a sweep. If `is_mapping`, [`Self::to_toml`] made the text, which may then name `policies`.
     #[new]
     fn new(
         text: &str,

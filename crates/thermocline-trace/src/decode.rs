@@ -189,7 +189,7 @@ impl State {
         &mut self.volumes
     }
 
-    /// Lines, records or rows understood so far.
+    /// Return the number of lines, records or rows parsed so far.
     pub(crate) const fn number(&self) -> u64 {
         self.number
     }

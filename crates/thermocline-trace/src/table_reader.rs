@@ -77,7 +77,7 @@ impl RowBatch {
 }
 
 impl RowColumn {
-    /// Values, and which rows have none; `missing` is empty if all have one.
+    /// Combine values with a flag for each row that has none; `missing` is empty if all rows have a value.
     pub const fn new(values: RowValues, missing: Vec<bool>) -> Self {
         Self { values, missing }
     }

@@ -337,7 +337,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// `head`, `separator`, `tail`.
+    /// Parse a text line of `head`, `separator` and `tail`.
     pub(crate) fn new(head: &[u8], separator: u8, tail: &[u8]) -> Result<Self, Reason> {
         let mut text = [0; 64];
         let length = head.len() + 1 + tail.len();

@@ -68,7 +68,7 @@ impl Control {
         }
     }
 
-    /// `struct ublksrv_ctrl_cmd` for a device, with a buffer and a word; it belongs to no queue.
+    /// Encode `struct ublksrv_ctrl_cmd` for a device, with a buffer and a word; it belongs to no queue.
     pub(crate) fn bytes(id: u32, address: u64, length: u16, word: u64) -> [u8; 80] {
         let mut bytes = [0; 80];
         bytes[..4].copy_from_slice(&id.to_ne_bytes());
@@ -80,8 +80,8 @@ impl Control {
     }
 }
 
-/// `struct ublksrv_io_cmd`: the result of a request that is committed; the address stays zero, as bytes are
-/// copied.
+/// Encode `struct ublksrv_io_cmd` with the result of a request that is committed. The address stays zero,
+/// because bytes are copied.
 pub(crate) fn io_command(queue: u16, tag: u16, result: i32) -> [u8; IO_BYTES] {
     let mut bytes = [0; IO_BYTES];
     bytes[..2].copy_from_slice(&queue.to_ne_bytes());
@@ -175,7 +175,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// `struct ublk_params`. The device keeps writes until a flush, and knows FUA.
+    /// Encode `struct ublk_params`. The device keeps writes until a flush, and supports FUA.
     pub(crate) fn to_bytes(self) -> [u8; PARAMETERS_BYTES] {
         let mut bytes = vec![];
         let length = u32::try_from(PARAMETERS_BYTES).expect("it is short");

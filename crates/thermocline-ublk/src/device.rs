@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Fail: the device cannot be served, and the server ends.
+    /// Fail the device: it cannot be served, and the server ends.
     pub(crate) fn fail(&self, reason: String) {
         self.change(|progress| {
             progress.is_served = false;

@@ -53,7 +53,7 @@ pub(crate) fn markdown(doc: &str, names: &Names, page: &str, class: &str) -> Res
     Ok(text)
 }
 
-/// Paragraphs, examples among them.
+/// Format paragraphs with the examples among them.
 fn paragraphs(lines: &[&str], names: &Names, page: &str, class: &str) -> Result<String> {
     let mut blocks = vec![];
     for block in lines.split(|line| line.is_empty()).filter(|block| !block.is_empty()) {

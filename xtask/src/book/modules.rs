@@ -93,8 +93,8 @@ pub(crate) fn enumerated(text: &str) -> String {
     list.trim().to_owned()
 }
 
-/// Rust's links to items as Markdown: those to a module lead where `lead` says for its file, of
-/// others only the words stay.
+/// Turn Rust's links to items into Markdown: links to modules lead where `lead` says for the module's file;
+/// of other links only the text stays.
 pub(crate) fn without_item_links(text: &str, lead: impl Fn(&str) -> String) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -10,7 +10,7 @@ use super::{Release, has, output, word};
 /// Images are `deploy/container/NAME.Containerfile`.
 const IMAGES: [&str; 2] = ["lab", "engine"];
 
-/// Builds, tries and saves each image. Nothing is pulled, since the images hold the static program alone.
+/// Build, try and save each image. Nothing is pulled, because the images hold only the static program.
 pub(super) fn make(release: &Release) -> Result<()> {
     super::demand_tree(release)?;
     if !has("buildah", "the container images") {

@@ -58,7 +58,7 @@ impl Package {
     }
 }
 
-/// Checks, in seconds, that every published crate has its metadata, and that its package has its licences.
+/// Check, in seconds, that every published crate has its metadata, and that its package has its licences.
 fn check_metadata(root: &Path) -> Result<()> {
     let members = members(root)?;
     let published: Vec<&Package> = members.iter().filter(|member| member.is_published()).collect();

@@ -145,7 +145,7 @@ impl Release {
     }
 }
 
-/// A line for each file of a folder, but for the list of checksums itself.
+/// Format a line for each file of a folder, except for the list of checksums itself.
 fn checksums(folder: &Path) -> Result<String> {
     let mut lines = vec![];
     for entry in std::fs::read_dir(folder).context("cannot list the files of the release")? {
@@ -159,7 +159,7 @@ fn checksums(folder: &Path) -> Result<String> {
     Ok(lines.concat())
 }
 
-/// The SHA-256 of a file, in hexadecimal digits.
+/// Return the SHA-256 of a file, in hexadecimal digits.
 fn hash(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
@@ -218,7 +218,7 @@ fn output(command: &mut Command, words: &[&str]) -> Result<String> {
     String::from_utf8(found.stdout).with_context(|| format!("`{name}` prints no UTF-8"))
 }
 
-/// A path as a word of a command.
+/// Return a path as an argument of a command.
 fn word(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("the path `{}` is not UTF-8", path.display()))
 }

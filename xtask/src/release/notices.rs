@@ -66,7 +66,7 @@ pub(super) fn collect(root: &Path, package: &str, target: &str) -> Result<String
     Ok(document(package, &list, &texts))
 }
 
-/// The texts of the licences in a folder.
+/// Read the texts of the licences in a folder.
 fn licences(folder: &Path) -> Result<Vec<String>> {
     let mut texts = vec![];
     let entries = std::fs::read_dir(folder)

@@ -50,7 +50,7 @@ fn collect(release: &Release, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The folders in a folder, in no order; none if it cannot be listed.
+/// Return the folders in a folder, in no order; empty if it cannot be listed.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()

@@ -100,7 +100,7 @@ impl Tools {
     }
 }
 
-/// The options of rustc that take the machine's folders out of what is built: panics name the place of
+/// Return the options of rustc that remove the machine's folders from the output: panics name the place of
 /// their source.
 fn rust_flags(folder: &Path) -> Result<String> {
     let home = std::env::var("CARGO_HOME").or_else(|_| {

@@ -55,7 +55,7 @@ const MACOS: [Platform; 2] = [
 /// The version of macOS in `Platform::promise`, as linkers take it.
 const MACOS_MIN: &str = "11.0";
 
-/// The wheels that this machine can build.
+/// Return the wheels that this machine can build.
 fn platforms() -> &'static [Platform] {
     if cfg!(target_os = "macos") { &MACOS } else { &LINUX }
 }
@@ -103,7 +103,7 @@ pub(super) fn make(release: &Release) -> Result<()> {
     Ok(())
 }
 
-/// The wheel for this machine, which the check for equal builds builds twice.
+/// Build the wheel for this machine, which the check for equal builds builds twice.
 pub(super) fn build_for_host(
     release: &Release,
     folder: &Path,
@@ -185,7 +185,7 @@ fn check_library(release: &Release, wheel: &Path, machine: &str, target: &str) -
     Ok(())
 }
 
-/// The newest version of glibc that `readelf --version-info` names.
+/// Return the newest version of glibc that `readelf --version-info` names.
 fn newest_glibc(listing: &str) -> Option<(u32, u32)> {
     let versions = listing.split("GLIBC_").skip(1).filter_map(|rest| {
         let mut numbers = rest.split(|letter: char| !letter.is_ascii_digit());
@@ -213,7 +213,8 @@ fn run_tests(release: &Release, wheel: &Path) -> Result<()> {
     )
 }
 
-/// The program with which the tests compare the package: the released one, or on macOS one of the tests'.
+/// Return the program with which the tests compare the package: the released one, or on macOS one of the
+/// tests'.
 fn program(release: &Release) -> Result<PathBuf> {
     if cfg!(target_os = "macos") {
         return xtask::tested_program(&release.root);

@@ -90,7 +90,7 @@ fn say_where(commands: &mut Commands, volume: &LvmVolume) {
     ));
 }
 
-/// dm-cache.
+/// Return the commands for dm-cache.
 pub(super) fn cache(
     volume: &LvmVolume,
     size_bytes: u64,
@@ -213,7 +213,7 @@ fn make_cache(commands: &mut Commands, volume: &LvmVolume, size_bytes: u64, want
     );
 }
 
-/// dm-writecache.
+/// Return the commands for dm-writecache.
 pub(super) fn writecache(
     volume: &LvmVolume,
     size_bytes: u64,

@@ -219,7 +219,7 @@ pub(super) struct Annotation<'a> {
 }
 
 impl<'a> Annotation<'a> {
-    /// `text` is what follows the descriptor's number.
+    /// Parse the text that follows the number of a descriptor.
     #[inline]
     fn parse(text: &'a [u8]) -> Option<Self> {
         let length = annotation_bytes(text)?;

@@ -37,7 +37,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// `classes` classes, 1 to [`CLASSES_MAX`]; a number outside of this counts as the nearest inside.
+    /// Create `classes` classes, 1 to [`CLASSES_MAX`]; a number outside this range counts as the nearest
+    /// inside.
     pub fn new(classes: u32) -> Self {
         let classes = classes.clamp(1, CLASSES_MAX);
         let room = |length| if classes > 2 { length } else { 0 };

@@ -105,7 +105,7 @@ impl Identifier for TwoLevelLru {
         Heat::hot_if(state == HOT)
     }
 
-    /// 1 in the hot list, one half in the candidate list, else 0.
+    /// Return 1 in the hot list, one half in the candidate list, else 0.
     fn hotness(&self, page: PageId) -> f64 {
         match self.queue.state(page) {
             HOT => 1.0,

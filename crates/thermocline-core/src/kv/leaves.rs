@@ -43,7 +43,7 @@ impl Leaves {
         Self { relatives: vec![alone; pages as usize].into_boxed_slice(), resume: NONE }
     }
 
-    /// A block that was not in the store is its most recently used one.
+    /// Add a block to the store as its most recently used one.
     pub(super) fn enter(&mut self, page: PageId, family: &Family) {
         let Some(parent) = family.parent(page) else { return };
         let older = core::mem::replace(&mut self.relatives[parent.index()].newest_child, page.0);
@@ -55,7 +55,7 @@ impl Leaves {
         (own.older, own.newer) = (older, NONE);
     }
 
-    /// A block leaves the store.
+    /// Remove a block from the store.
     pub(super) fn leave(&mut self, page: PageId, family: &Family) {
         self.resume = NONE;
         let Some(parent) = family.parent(page) else { return };
@@ -82,7 +82,7 @@ impl Leaves {
         leaf
     }
 
-    /// A block, its oldest child, and so on.
+    /// Return a block, its oldest child, and so on.
     fn way_down(&self, start: PageId) -> impl Iterator<Item = PageId> + '_ {
         successors(Some(start), |page| {
             let child = self.relatives[page.index()].oldest_child;

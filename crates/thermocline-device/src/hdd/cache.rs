@@ -72,7 +72,7 @@ impl Segments {
         self.held.push(segment);
     }
 
-    /// The segment that ends at `ahead`'s start, if it is still there, ends at its end.
+    /// Extend the segment that ends where `ahead` starts, if it is still there, to the end of `ahead`.
     pub(crate) fn extend(&mut self, ahead: Extent) {
         let newest = self
             .held
@@ -186,7 +186,7 @@ impl WriteBuffer {
         self.in_flight
     }
 
-    /// The extent under way is on the medium.
+    /// Note that the extent that was being written is on the medium.
     pub(crate) fn finish_cleaning(&mut self) {
         let cleaned = self.in_flight.take().expect("an extent is under way");
         self.held_sectors -= cleaned.sectors();

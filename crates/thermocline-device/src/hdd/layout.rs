@@ -180,7 +180,8 @@ pub(crate) fn turn_ns(config: &HddConfig) -> u64 {
 mod tests {
     use super::*;
 
-    /// Two heads; zones of 3 cylinders x 10 sectors and 5 cylinders x 7 sectors; a turn of 10 ms.
+    /// Return a layout with two heads, zones of 3 cylinders x 10 sectors and 5 cylinders x 7 sectors, and a
+    /// turn of 10 ms.
     fn layout() -> Layout {
         let config = HddConfig {
             rotations_per_minute: 6000,

@@ -174,8 +174,8 @@ impl Mechanism {
         });
     }
 
-    /// If the read-ahead has passed `wanted` or comes to it next, when the last of it has passed.
-    /// It then goes on accordingly.
+    /// Return the time at which the read-ahead has passed all of `wanted`, if it has passed it or comes to it
+    /// next, and have the read-ahead continue accordingly.
     pub(crate) fn promise(&mut self, wanted: Extent) -> Option<u64> {
         let State::ReadingAhead(ahead) = &mut self.state else { return None };
         // What lies more than a segment behind the end is overwritten when the end is reached.

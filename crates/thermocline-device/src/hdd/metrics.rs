@@ -89,7 +89,7 @@ impl Recorder {
         }
     }
 
-    /// The mechanism begins a job.
+    /// Record the cost of a job of the mechanism.
     pub(crate) const fn add(&mut self, cost: Cost) {
         self.busy_ns += cost.total_ns();
         self.spent.seek_ns += cost.seek_ns;
@@ -97,7 +97,7 @@ impl Recorder {
         self.spent.transfer_ns += cost.transfer_ns;
     }
 
-    /// A request completes.
+    /// Record that a request completes.
     pub(crate) fn complete(&mut self, op: DeviceOp, pages: u64, response_ns: u64) {
         match op {
             DeviceOp::Read => {

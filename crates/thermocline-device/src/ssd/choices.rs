@@ -52,7 +52,7 @@ pub enum Allocation {
     Static,
 }
 
-/// What the threshold of garbage collection counts.
+/// Unit of the threshold of garbage collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcUnit {

@@ -176,7 +176,7 @@ pub struct SsdConfig {
 }
 
 impl SsdConfig {
-    /// A drive from TOML: the fields of [`SsdConfig`] by name.
+    /// Parse a drive from TOML: the fields of [`SsdConfig`] by name.
     ///
     /// ```
     /// use thermocline_device::ssd::{Ssd, SsdConfig};
@@ -212,8 +212,8 @@ impl SsdConfig {
         toml::from_str(text).map_err(|error| SsdError::BadFile { reason: error.to_string() })
     }
 
-    /// The same drive with as many blocks per plane as it takes, and not more, to have at least
-    /// `logical_pages` and the reserve that every plane needs.
+    /// Return the same drive with the fewest blocks per plane that hold at least `logical_pages` and the
+    /// reserve that every plane needs.
     ///
     /// # Errors
     /// [`SsdError::BadSetting`] if no number of blocks does, or another setting is bad.
@@ -246,7 +246,7 @@ impl SsdConfig {
         Ok(sized)
     }
 
-    /// Pages that the host sees, of a configuration that is [valid](Self::validate).
+    /// Return the number of pages that the host sees, for a configuration that is [valid](Self::validate).
     pub fn logical_pages(&self) -> u64 {
         let planes = u64::from(self.planes());
         match self.mapping {
@@ -262,17 +262,17 @@ impl SsdConfig {
         }
     }
 
-    /// Bytes that the host sees.
+    /// Return the number of bytes that the host sees.
     pub fn logical_bytes(&self) -> u64 {
         self.logical_pages().saturating_mul(self.page_size_bytes())
     }
 
-    /// Pages of each block.
+    /// Return the number of pages of each block.
     pub const fn pages_per_block(&self) -> u32 {
         self.pages_per_block
     }
 
-    /// Bytes of each page.
+    /// Return the size of a page in bytes.
     pub const fn page_size_bytes(&self) -> u64 {
         self.page_bytes as u64
     }
@@ -295,7 +295,7 @@ impl SsdConfig {
         self.blocks_per_plane / self.unit_blocks().max(1)
     }
 
-    /// Pages of each reclaim unit; without placement, of each block.
+    /// Return the number of pages of each reclaim unit; without placement, of each block.
     pub(crate) fn pages_per_unit(&self) -> u32 {
         self.pages_per_block.saturating_mul(self.unit_blocks())
     }
@@ -503,12 +503,12 @@ const fn one() -> u32 {
     1
 }
 
-/// MQSim's default.
+/// Return MQSim's default.
 const fn some_wear() -> u32 {
     100
 }
 
-/// `SimpleSSD`'s default.
+/// Return `SimpleSSD`'s default.
 const fn some_choices() -> u32 {
     3
 }

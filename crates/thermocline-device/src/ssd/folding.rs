@@ -68,8 +68,8 @@ impl Ssd {
         done
     }
 
-    /// Time at which the drive has been idle for long enough to fold; [`NEVER`] if it has nothing to fold,
-    /// or something else to do.
+    /// Return the time at which the drive has been idle for long enough to fold; [`NEVER`] if it has nothing
+    /// to fold, or something else to do.
     pub(super) fn next_folding_ns(&self) -> u64 {
         let is_idle = self.in_service == 0 && self.service.is_idle();
         match &self.slc {

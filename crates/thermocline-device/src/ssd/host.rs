@@ -120,7 +120,7 @@ impl Ssd {
         [owed, at_once, unmapped]
     }
 
-    /// The place of a page of the host in the flash; none if it holds nothing.
+    /// Return the place of the host's page in the flash, or `None` if the flash does not hold it.
     pub(super) fn find(&self, page: u32) -> Option<Found> {
         if let Some((slc, place)) = self.slc.as_ref().and_then(|slc| Some((slc, slc.find(page)?))) {
             let is_gathering = slc.is_gathering(place);
@@ -158,7 +158,7 @@ impl Ssd {
         }
     }
 
-    /// One of the things that a request waits for is done.
+    /// Count one of the operations that a request waits for as done.
     pub(super) fn settle(&mut self, place: u32, completed: &mut Vec<Completion>) {
         let request = &mut self.requests[place as usize];
         request.owed -= 1;
@@ -225,7 +225,7 @@ impl Ssd {
         }
     }
 
-    /// The stream that the host, or the identifier, chooses for a page that it writes.
+    /// Return the stream that the host, or the identifier, chooses for a page that it writes.
     fn stream_of(&mut self, page: u32, place: Option<u32>) -> usize {
         match &mut self.identifier {
             Some(identifier) => usize::from(identifier.record(PageId(page)) == Heat::Hot),

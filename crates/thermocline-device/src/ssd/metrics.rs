@@ -138,7 +138,7 @@ impl Recorder {
         Self { erases_before, ..Self::default() }
     }
 
-    /// A request completes.
+    /// Record that a request completes.
     pub(crate) fn complete(&mut self, op: DeviceOp, response_ns: u64) {
         match op {
             DeviceOp::Read => self.reads.record(response_ns),

@@ -160,7 +160,7 @@ struct Request {
 }
 
 impl Ssd {
-    /// A drive at time 0, all of it erased.
+    /// Create an erased drive at time 0.
     ///
     /// The identifier tells hot pages from cold if the configuration has two streams; it must know
     /// pages up to [`SsdConfig::logical_pages`]. With one stream it is not asked.
@@ -278,7 +278,7 @@ impl Ssd {
         Some(self.next_event_ns()).filter(|&at_ns| at_ns != NEVER).map(Nanos)
     }
 
-    /// The same in nanoseconds; [`NEVER`] if nothing is to do.
+    /// Return the time of the next event in nanoseconds; [`NEVER`] if there is none.
     fn next_event_ns(&self) -> u64 {
         let mut next_ns = self.service.next_event_ns();
         if self.in_service < self.config.queue_depth
@@ -383,14 +383,14 @@ impl Ssd {
         Ok(())
     }
 
-    /// Pages that the host sees; they are numbered from 0.
+    /// Return the number of pages that the host sees. They are numbered from 0.
     pub const fn logical_pages(&self) -> u64 {
         self.nand.logical_pages()
     }
 
-    /// Where a page is: its flash page, numbered over the whole drive, channel by channel, chip by
-    /// chip, die by die, plane by plane, block by block; those of a cache of one bit per cell come after
-    /// all others. None if it holds nothing.
+    /// Return the flash page that holds a page of the host. Flash pages are numbered over the whole drive:
+    /// channel by channel, chip by chip, die by die, plane by plane, block by block; those of a pseudo-SLC
+    /// cache come after all others. `None` if the flash does not hold the page.
     ///
     /// # Errors
     /// [`SsdError::BeyondDrive`] if the drive has no such page.
@@ -427,7 +427,7 @@ impl Ssd {
         assert!(owed.iter().all(|&owed| owed == 0), "every operation that is owed is queued");
     }
 
-    /// The first page of a request that the drive can take.
+    /// Return the first page of a request, or an error if the drive cannot take the request.
     fn check(&self, request: DeviceRequest) -> Result<u32, SsdError> {
         let DeviceRequest { op, page, pages } = request;
         if pages == 0 {
@@ -445,7 +445,7 @@ impl Ssd {
         }
     }
 
-    /// All that happens at this instant, and until then what nothing can hinder.
+    /// Process all events at this instant, and those until `to_ns` that no other event can affect.
     fn happen(&mut self, to_ns: u64, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
         while let Some(code) = self.service.pop_event(self.now_ns) {
             self.service.finish_stage(code, &mut self.done);
@@ -535,7 +535,7 @@ impl Ssd {
         Ok(())
     }
 
-    /// The end of a drive that finds no room for a page.
+    /// Mark the drive as ended, because it finds no room for a page, and return the error.
     fn end(&mut self) -> SsdError {
         self.service.stop(self.now_ns);
         self.decoding.iter_mut().for_each(VecDeque::clear);

@@ -54,7 +54,7 @@ impl Precondition {
 }
 
 impl Default for Precondition {
-    /// Full, and written over once: garbage collection is at work.
+    /// Return a full drive that is overwritten once, so that garbage collection is at work.
     fn default() -> Self {
         Self { fill: 1.0, overwrite: 1.0, seed: 0 }
     }

@@ -5,7 +5,7 @@ use super::slc::Slc;
 use super::{BlockErases, Ssd, SsdMetrics};
 
 impl Ssd {
-    /// Begins to count anew. Erases per block and retired blocks stay, as wear does.
+    /// Reset the counters. Erases per block and retired blocks stay, as wear does.
     pub fn reset_metrics(&mut self) {
         self.host_writes_before += self.recorder.host_writes;
         self.recorder = Recorder::new(self.nand.erases);
@@ -16,7 +16,7 @@ impl Ssd {
         self.service.reset_metrics(self.now_ns);
     }
 
-    /// For how long its parts worked, added up.
+    /// Return the sum of the times in which the drive's parts worked.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.service.busy_ns(self.now_ns)
     }

@@ -201,7 +201,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Of a configuration that was checked.
+    /// Create the idle parts of a drive, from a configuration that was checked.
     pub(crate) fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
         Self {
             units: vec![
@@ -239,7 +239,7 @@ impl Service {
         }
     }
 
-    /// When the next stage is done; `u64::MAX` if none is at work.
+    /// Return the time at which the next stage ends; `u64::MAX` if none is running.
     pub(crate) fn next_event_ns(&self) -> u64 {
         self.events.peek().map_or(u64::MAX, |next| time_of(next.0))
     }
@@ -249,7 +249,7 @@ impl Service {
         self.events.is_empty() && self.touched.is_empty() && self.released.is_empty()
     }
 
-    /// The code of the next stage that is done until then.
+    /// Return the code of the next stage that ends by then, or `None`.
     pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<u32> {
         loop {
             if self.next_event_ns() > until_ns {
@@ -271,7 +271,7 @@ impl Service {
         Charge::new(self, owner, stream)
     }
 
-    /// For what the drive folds.
+    /// Return the account of operations that fold pages.
     pub(crate) const fn charge_folding(&mut self) -> Charge<'_> {
         Charge::folding(self)
     }
@@ -305,7 +305,7 @@ impl Service {
         })
     }
 
-    /// Pages that left the buffer since this was asked.
+    /// Return the number of pages that left the buffer since the last call.
     pub(crate) const fn take_programmed(&mut self) -> u32 {
         std::mem::replace(&mut self.programmed, 0)
     }
@@ -343,8 +343,8 @@ impl Service {
         }
     }
 
-    /// A stage is done; appends the requests whose operations complete with it, once for each, and
-    /// the pages that their reads bring.
+    /// End a stage. Append the requests whose operations complete with it, once for each, and the number of
+    /// pages that their reads bring.
     pub(crate) fn finish_stage(&mut self, code: u32, completed: &mut Vec<(u32, u8)>) {
         let (index, stage) = (code / 4, (code % 4) as usize);
         let completes_at_transfer = self.completes_at_transfer;
@@ -553,7 +553,7 @@ impl Service {
     }
 }
 
-/// The time in the number of an event.
+/// Return the time that an event's number encodes.
 const fn time_of(number: u128) -> u64 {
     (number >> u64::BITS) as u64
 }
@@ -577,7 +577,7 @@ fn level(within: u32, times: &[u64]) -> u8 {
     }
 }
 
-/// A number that the limits of the configuration keep small.
+/// Convert a number that the limits of the configuration keep small.
 fn small(number: u32) -> u8 {
     u8::try_from(number).expect("at most 128 planes share a unit, and pages have 16 levels")
 }

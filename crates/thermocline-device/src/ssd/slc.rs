@@ -70,7 +70,7 @@ impl SlcCache {
         within("pages of slc_cache", pages, 1, most)
     }
 
-    /// Pages of a block, whole physical ones.
+    /// Return the number of whole physical pages of a block.
     fn pages_per_block(&self, drive: &SsdConfig) -> u32 {
         let pages = drive.pages_per_block / self.bits_per_cell;
         pages - pages % drive.pages_per_program
@@ -116,7 +116,7 @@ pub(crate) struct Given {
 }
 
 impl Slc {
-    /// Of a configuration that was checked.
+    /// Create an empty cache, from a configuration that was checked.
     pub(crate) fn new(
         cache: &SlcCache,
         drive: &SsdConfig,
@@ -154,7 +154,7 @@ impl Slc {
         Place { plane, page: self.first_page + slot }
     }
 
-    /// The slot of a page, if the cache has it.
+    /// Return the slot of a page, or `None` if the cache does not have it.
     pub(crate) fn find(&self, page: u32) -> Option<Place> {
         let slot = self.slot_of[page as usize];
         (slot != NONE).then(|| self.place(slot))
@@ -178,7 +178,7 @@ impl Slc {
         self.head - self.tail >= u64::from(self.pages_per_program)
     }
 
-    /// The next slot takes a page, or nothing; returns it, and whether its physical page is full.
+    /// Give a page, or padding, the next slot; return the slot, and `true` if its physical page is now full.
     pub(crate) fn append(&mut self, page: Option<u32>) -> (Place, bool) {
         let slot = self.slot(self.head);
         if let Some(page) = page {
@@ -196,7 +196,7 @@ impl Slc {
         !self.head.is_multiple_of(self.pages_per_program.into())
     }
 
-    /// The page in the cache is no longer valid.
+    /// Mark the cache's copy of a page as invalid.
     pub(crate) fn forget(&mut self, page: u32) {
         let slot = std::mem::replace(&mut self.slot_of[page as usize], NONE);
         if slot != NONE {

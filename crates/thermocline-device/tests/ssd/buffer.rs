@@ -7,7 +7,7 @@ use thermocline_device::ssd::{Mapping, Precondition, Scheduling, Ssd, SsdConfig,
 
 use super::{closed_loop, drain, drive, read, request, run, tiny, uniform_writes, wide, write};
 
-/// Four pages per physical page, and a buffer of 16 pages.
+/// Return a drive with four pages per physical page and a buffer of 16 pages.
 fn buffered() -> SsdConfig {
     SsdConfig {
         pages_per_program: 4,

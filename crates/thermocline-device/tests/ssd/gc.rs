@@ -44,8 +44,8 @@ fn erases_follow_from_programs_and_the_threshold() {
     }
 }
 
-/// One plane with many blocks, full, and written over until it is steady: its amplification, and the
-/// share of valid pages of the blocks that may be collected.
+/// Overwrite a full plane with many blocks until it is steady. Return its write amplification, and the share
+/// of valid pages of the blocks that may be collected.
 fn steady(config: &SsdConfig) -> (f64, f64) {
     let mut drive = drive(config);
     let wanted = Precondition { fill: 1.0, overwrite: 5.0, seed: 4 };

@@ -34,8 +34,8 @@ fn preset(name: &str) -> SsdConfig {
     SsdConfig::preset(name).unwrap()
 }
 
-/// One channel, one chip, one die, one plane: 64 blocks of 16 pages, a quarter of them spare. A page
-/// takes 1 us on the bus, 10 us to read, 100 us to program; an erase takes 1 ms.
+/// Return a drive with one channel, one chip, one die and one plane: 64 blocks of 16 pages, a quarter of them
+/// spare. A page takes 1 us on the bus, 10 us to read, 100 us to program; an erase takes 1 ms.
 fn tiny() -> SsdConfig {
     SsdConfig {
         channels: 1,
@@ -59,7 +59,7 @@ fn tiny() -> SsdConfig {
     }
 }
 
-/// Two channels of two chips with two dies of two planes, each as in [`tiny`].
+/// Return a drive with two channels of two chips with two dies of two planes, each as in [`tiny`].
 fn wide() -> SsdConfig {
     SsdConfig { channels: 2, chips_per_channel: 2, dies_per_chip: 2, planes_per_die: 2, ..tiny() }
 }

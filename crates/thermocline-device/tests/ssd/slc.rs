@@ -11,7 +11,8 @@ use super::{
     uniform_writes, wide, write,
 };
 
-/// Four blocks of 4 pages, which are read in 5 us and programmed in 20; three can be filled.
+/// Add a pseudo-SLC cache of four blocks of 4 pages, which are read in 5 us and programmed in 20 us; three
+/// can be filled.
 fn cached(base: SsdConfig) -> SsdConfig {
     let cache = SlcCache {
         blocks_per_plane: 4,

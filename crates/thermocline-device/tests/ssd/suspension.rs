@@ -5,13 +5,14 @@ use thermocline_device::ssd::{Precondition, Scheduling, SsdConfig, SsdMetrics, S
 
 use super::{Random, drain, drive, preset, read, run, tiny, write};
 
-/// A program stops in 5 us, an erase in 20.
+/// Return a drive that suspends a program in 5 us and an erase in 20 us.
 fn interrupted(times: u32) -> SsdConfig {
     let suspension = Some(Suspension { program_us: 5.0, erase_us: 20.0, times });
     SsdConfig { scheduling: Scheduling::ReadFirst, suspension, ..tiny() }
 }
 
-/// When a write and reads of another page complete, in microseconds after the write came.
+/// Return the times at which a write and reads of another page complete, in microseconds after the write
+/// arrived.
 fn completions(config: &SsdConfig, reads_at_us: &[u64]) -> Vec<(u64, f64)> {
     let mut drive = drive(config);
     run(&mut drive, &[(0, write(0))]);

@@ -12,7 +12,7 @@ use super::{
     uniform_writes, wide, write,
 };
 
-/// A drive too big for garbage collection to begin.
+/// Return a drive too large for garbage collection to begin.
 fn fresh(config: SsdConfig) -> SsdConfig {
     SsdConfig { gc_threshold: 0.0, ..config }
 }

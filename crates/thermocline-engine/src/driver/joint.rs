@@ -160,7 +160,7 @@ pub struct JointFile {
 }
 
 impl JointFile {
-    /// The device for that member.
+    /// Join a device file as a member.
     pub const fn new(file: DeviceFile, member: JointMember) -> Self {
         Self { file, member }
     }

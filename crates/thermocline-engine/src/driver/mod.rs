@@ -66,7 +66,7 @@ pub trait Driver {
     #[expect(unused_variables, reason = "a device does not care who has a copy of what it holds")]
     fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {}
 
-    /// The next page that is to be given up, since others write to the backing store.
+    /// Return the next page that the cache has to give up, because others write to the backing store.
     fn next_recall(&mut self) -> Option<Recall> {
         None
     }

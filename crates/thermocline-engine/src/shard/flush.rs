@@ -112,7 +112,7 @@ impl Shard {
         self.entries.undurable_pages() > self.options.undurable_pages_max as usize
     }
 
-    /// Return `true` if so many pages are newer in RAM that writes have to wait for the transfers
+    /// Return `true` if that many pages are newer in RAM that writes have to wait for the transfers
     /// in flight; if none is in flight, waiting would not help.
     pub(super) fn is_overfull(&self) -> bool {
         let most = self.options.undurable_pages_max as usize;
@@ -372,7 +372,7 @@ impl Shard {
         }
     }
 
-    /// The disk may not have what was written of these pages.
+    /// Mark the written versions of these pages as not on disk, because a sync failed.
     fn write_all_again(&mut self, written: &BTreeSet<u64>) {
         // Bytes on their way from the disk may be older than what is durable elsewhere, also those that
         // only requests from before the page was replaced still wait for.

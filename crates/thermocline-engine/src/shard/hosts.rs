@@ -28,7 +28,7 @@ pub struct Cooperator {
 }
 
 impl Cooperator {
-    /// The news of an access for the policy.
+    /// Return the message of an access for the policy.
     pub(super) const fn says(self, access: Access) -> News {
         let Access { page, op, .. } = access;
         let message = match op {
@@ -151,7 +151,8 @@ impl Shard {
         true
     }
 
-    /// A version of the page is on the backing store; another client may have written it since.
+    /// Note that a version of the page is on the backing store, and that another client may have written the
+    /// page since.
     pub(super) fn note_outdated(&mut self, id: EntryId, version: u64) {
         if std::mem::take(&mut self.entries[id].is_outdated) && self.entries[id].newest == version {
             self.forget_content(id);
@@ -177,8 +178,9 @@ impl Shard {
         self.options.leaving != Leaving::Silent
     }
 
-    /// These versions may be gone from the backing store, and are not written again: requests that would say
-    /// that they are durable fail. If no flush is among them that covers all, the next one fails.
+    /// Record that these versions may be gone from the backing store and are not written again: requests that
+    /// would say that they are durable fail. If no flush among those covers all of them, the next flush
+    /// fails.
     pub(super) fn lose(&mut self, lost: &[Written]) {
         let Some(newest) = lost.iter().map(|&(_, version)| version).max() else { return };
         let page_bytes = u64::from(self.options.page_bytes);
@@ -194,8 +196,8 @@ impl Shard {
         }
     }
 
-    /// The write of the newest version has failed. It is not tried again, because another client may write
-    /// the page meanwhile. A version before it that was answered may be gone as well.
+    /// Give up the newest version after its write failed. It is not tried again, because another client may
+    /// write the page meanwhile. A version before it that was answered may be gone as well.
     pub(super) fn abandon_write(&mut self, id: EntryId, version: u64) {
         let Entry { page, undurable, .. } = self.entries[id];
         if undurable != 0 && undurable < version {
@@ -206,8 +208,8 @@ impl Shard {
         self.give_up(page);
     }
 
-    /// The backing store has newer bytes than RAM. Versions that were written and not synced stay in the list of
-    /// those: if the next sync fails, they are lost.
+    /// Forget the page's bytes in RAM, because the backing store has newer ones. Versions that were written
+    /// and not synced stay in the list of unsynced versions: if the next sync fails, they are lost.
     fn forget_content(&mut self, id: EntryId) {
         let version = self.next_version();
         let entry = &mut self.entries[id];

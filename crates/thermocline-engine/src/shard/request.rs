@@ -330,7 +330,7 @@ impl Shard {
         })
     }
 
-    /// More pages of the request to wait for.
+    /// Add pages to the number that the request waits for.
     pub(super) fn add_waiting(&mut self, key: usize, pages: u32) {
         self.requests.wait_for(key, pages);
     }

@@ -23,7 +23,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// The number of the request.
+    /// Return the number of the request.
     pub(super) const fn request(&self) -> usize {
         self.request
     }

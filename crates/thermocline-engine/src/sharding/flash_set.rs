@@ -102,7 +102,7 @@ impl FlashSet {
         self.flashes[0].check_map(map)
     }
 
-    /// Prepares, in memory, how the next epoch begins in every region: [`Flash::adapt`].
+    /// Prepare, in memory, how the next epoch begins in every region: [`Flash::adapt`].
     pub fn adapt(&mut self, begin: &Begin) {
         for flash in &mut self.flashes {
             flash.adapt(begin);

@@ -306,7 +306,7 @@ fn doubts(workload: &Workload, asked: &Asked) -> Vec<String> {
     doubts
 }
 
-/// Bytes, as sentences have them.
+/// Format a number of bytes for a sentence.
 pub(super) fn bytes(bytes: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,

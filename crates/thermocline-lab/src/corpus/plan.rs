@@ -442,7 +442,7 @@ fn is_zero(size: TierSize) -> bool {
     number <= 0.0
 }
 
-/// Devices, costs and options as JSON.
+/// Serialize devices, costs and options as JSON.
 fn hierarchy(configuration: &Configuration, options: RunOptions) -> String {
     let device = |name: &str, device: &thermocline_device::Device| {
         json!([name, device.name, device.read_ms, device.write_ms])

@@ -105,7 +105,7 @@ pub struct Friedman {
     pub p_value: f64,
 }
 
-/// Friedman's test; each row is a trace with one value per policy, of which more is better.
+/// Run Friedman's test. Each row is a trace with one value per policy, of which a higher one is better.
 ///
 /// `None` with fewer than two traces or policies, or if every trace has the same value for all.
 ///
@@ -149,7 +149,7 @@ fn tie_excess(ranks: &[f64]) -> f64 {
     groups.map(|group| (group.len() as f64).powi(3) - group.len() as f64).sum()
 }
 
-/// Nemenyi's critical difference of mean ranks at a level of 5 %, for `k` policies on `n` traces.
+/// Return Nemenyi's critical difference of mean ranks at a level of 5 %, for `k` policies on `n` traces.
 ///
 /// `None` with fewer than two policies, or no trace.
 pub fn critical_difference(policies: usize, traces: usize) -> Option<f64> {

@@ -165,7 +165,7 @@ impl Plan {
         Ok(Verification::new(traces, shipped))
     }
 
-    /// The traces in the order of their turns: data sets alternate, and within each a hash decides.
+    /// Return the traces in the order of their turns: data sets alternate, and within each a hash decides.
     fn shuffled(&self, seed: u64) -> Vec<usize> {
         let mut by_dataset: BTreeMap<&str, Vec<([u8; 32], usize)>> = BTreeMap::new();
         for (number, planned) in self.traces.iter().enumerate() {

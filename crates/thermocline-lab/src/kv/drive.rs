@@ -62,7 +62,7 @@ pub(super) struct PlaceDrive {
 }
 
 impl PlaceDrive {
-    /// An empty drive of so many slots beneath a place.
+    /// Create an empty drive for the slots of a place.
     ///
     /// # Errors
     /// If a drive cannot have that many pages.
@@ -183,7 +183,7 @@ pub(crate) fn rated_writes(config: &SsdConfig, write_amplification: f64) -> f64 
     f64::from(config.erase_limit) / (1.0 - config.over_provisioning) / write_amplification
 }
 
-/// Bytes that the drive erases together: a block of every plane.
+/// Return the number of bytes that the drive erases together: a block of every plane.
 fn erase_unit_bytes(config: &SsdConfig) -> u64 {
     let planes = [config.channels, config.chips_per_channel, config.dies_per_chip];
     let planes = planes.into_iter().map(u64::from).product::<u64>();
@@ -209,7 +209,7 @@ mod tests {
 
     const BLOCKS: u32 = 8000;
 
-    /// A drive beneath so many slots of 160 MiB.
+    /// Create a drive for `slots` slots of 160 MiB.
     fn drive(name: &str, slots: u32) -> (SsdConfig, PlaceDrive) {
         let config = SsdConfig::preset(name).unwrap();
         let drive = PlaceDrive::new(Tier(2), slots, 160 << 20, BLOCKS, &config).unwrap();

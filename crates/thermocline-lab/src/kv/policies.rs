@@ -164,7 +164,7 @@ impl KvPolicy {
         }
     }
 
-    /// Its defaults, before what a caller sets.
+    /// Apply the baseline's defaults, before the caller's settings.
     pub(crate) fn settle(&self, settings: &mut KvSettings) {
         if let Keeper::System(system) = &self.keeper {
             (system.settle)(settings);

@@ -56,7 +56,7 @@ pub struct DriveWrite {
 }
 
 impl DriveWrite {
-    /// A write of a page where it lies, of the only client, from the first tier.
+    /// Describe a write of a page in place, by the only client, from the first tier.
     pub const fn of(page: PageId) -> Self {
         Self { address: page, page, client: 0, source: Tier::RAM }
     }

@@ -29,7 +29,7 @@ fn identifier(name: &str) -> Streams {
     Streams::Identifier(entry, entry.values(&[]).unwrap())
 }
 
-/// Four of five writes go to a twentieth of the pages; each page is drawn as if at random.
+/// Generate writes, of which four of five go to a twentieth of the pages; each page is drawn as if at random.
 fn skewed(pages: u32, count: u32) -> Vec<DriveWrite> {
     let draw = |turn: u32| {
         let mixed = u64::from(turn + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -97,7 +97,7 @@ fn one_handle_is_no_placement() {
     }
 }
 
-/// Pages that were written with each of four handles.
+/// Count the pages written with each of four handles.
 fn handles_of(writes: &[DriveWrite], streams: &Streams) -> Vec<u64> {
     let config = config(4, Isolation::Initial);
     let placed = place(writes, 0, &config, Some(streams), &Watch::default()).unwrap();

@@ -133,7 +133,7 @@ impl Page<'_> {
     }
 }
 
-/// Charts, each drawn for readers without scripts, with its specification for the others.
+/// Render charts, each drawn for readers without scripts, with its specification for the others.
 fn figure(figure: &Figure) -> String {
     let is_named = figure.choices.len() > 1;
     let choice = |(name, charts): &(String, Vec<Chart>)| {

@@ -127,7 +127,8 @@ impl FromStr for TierNumber {
 }
 
 impl Default for KvSpec {
-    /// LRU of one engine, exclusive tiers, eight accelerators of 312 TFLOP/s at half of their peak.
+    /// Return the defaults: LRU of one engine, exclusive tiers, eight accelerators of 312 TFLOP/s at half of
+    /// their peak.
     fn default() -> Self {
         Self {
             policies: Selection::Named(vec!["lru".into()]),

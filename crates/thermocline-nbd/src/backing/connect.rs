@@ -120,7 +120,7 @@ pub(super) struct Contact {
 }
 
 impl Contact {
-    /// Connects, as often as the server likes; once to one that cooperates.
+    /// Connect as many times as the server permits; once to a server that cooperates.
     pub(super) fn make(wish: &Wish) -> Result<Self, BackingError> {
         let Wish { uri, access, cooperation } = wish;
         let now = Instant::now();
@@ -402,7 +402,7 @@ pub(super) struct Reconnecting {
 }
 
 impl Reconnecting {
-    /// Begins; `notify` is called when there is a contact whose terms fit.
+    /// Start connecting. `notify` is called when a server answers whose terms fit.
     pub(super) fn start(
         wish: Wish,
         fits: impl Fn(&Terms) -> Result<(), BackingError> + Send + 'static,

@@ -117,12 +117,12 @@ impl Talk {
         Some((Command::Demote, self.page_bytes))
     }
 
-    /// The content of the next page that is offered, in the order of the requests.
+    /// Return the content of the next page that is offered, in the order of the requests.
     pub(super) fn next_content(&mut self) -> Option<Vec<u8>> {
         self.contents.pop_front()
     }
 
-    /// The server has heard that a page left.
+    /// Note that the server knows that a page has left.
     pub(super) const fn has_left(&mut self) {
         self.leaving -= 1;
     }
@@ -148,7 +148,7 @@ impl Talk {
         self.recalls.extend(places.iter().map(|&place| Recall::Page(u64::from_be_bytes(place))));
     }
 
-    /// The answer is complete.
+    /// Note that the answer is complete.
     pub(super) fn answered(&mut self, result: Result<(), ErrorCode>) {
         let asked_at = self.asked_at.take();
         match result {
@@ -162,7 +162,7 @@ impl Talk {
         self.is_refused
     }
 
-    /// The next page to be given up.
+    /// Return the next page to be given up.
     pub(super) fn next_recall(&mut self) -> Option<Recall> {
         self.recalls.pop_front()
     }
@@ -172,7 +172,7 @@ impl Talk {
         !self.is_refused && self.answered_of.elapsed() < CLIENT_LIMIT
     }
 
-    /// The server is gone, and counts on this cache no more.
+    /// Forget a server that is gone. It no longer counts on this cache.
     pub(super) fn forget_server(&mut self) {
         self.known.clear();
         self.contents.clear();

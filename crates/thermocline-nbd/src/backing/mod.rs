@@ -145,7 +145,7 @@ pub struct NbdBacking {
 }
 
 impl NbdBacking {
-    /// Connects. This blocks until the server answers, a few seconds at most.
+    /// Connect. This blocks until the server answers, for a few seconds at most.
     ///
     /// # Errors
     /// If the server cannot be reached, does not know the export, or only reads.

@@ -336,7 +336,7 @@ impl Orders {
         });
     }
 
-    /// Resume: a server is there again, and gets the requests that were kept.
+    /// Send the requests that were kept, because a server is there again.
     pub(super) fn resume(&mut self, terms: &Terms) {
         let kept: Vec<Flying> = self.operations.iter_mut().filter_map(Option::take).collect();
         self.operations_left = 0;

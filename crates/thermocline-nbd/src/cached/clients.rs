@@ -174,7 +174,7 @@ impl<D: Driver> Cached<D> {
         }
     }
 
-    /// The next answer that no engine gives.
+    /// Return the next answer that the leases give, not the engine.
     pub(super) fn next_client_answer(&mut self) -> Option<(Tag, Result<(), ErrorCode>)> {
         let page_bytes = u64::from(self.engine.shard().options().page_bytes);
         let clients = self.clients.as_mut()?;
@@ -196,7 +196,7 @@ impl<D: Driver> Cached<D> {
             .unwrap_or_default()
     }
 
-    /// A client has gone.
+    /// Release the place of a client that has gone.
     pub(super) fn client_left(&mut self, connection: Cooperator, departure: Departure) {
         if let Some(clients) = &mut self.clients {
             clients.leases.left(connection, departure);
@@ -241,7 +241,7 @@ impl<D: Driver> Cached<D> {
         self.pages_within(piece.offset_bytes, piece.length_bytes.into())
     }
 
-    /// The pages that a range touches.
+    /// Return the pages that a range touches.
     fn pages_within(&self, offset_bytes: u64, length_bytes: u64) -> Range<u64> {
         let page_bytes = u64::from(self.engine.shard().options().page_bytes);
         let end_bytes = offset_bytes.saturating_add(length_bytes);

@@ -94,7 +94,7 @@ impl Leases {
         Self { terms, sessions, holders, recalled, answers: VecDeque::new(), ended: vec![] }
     }
 
-    /// The number of a client that is attached.
+    /// Return the number of a client that is attached.
     pub(super) fn client(&self, connection: Cooperator) -> Option<u8> {
         let is_its = |session: &Option<Session>| {
             session.as_ref().is_some_and(|session| session.connection == Some(connection))
@@ -140,7 +140,7 @@ impl Leases {
         Ok(())
     }
 
-    /// A client has given up what it was told to, and asks for more.
+    /// Note that a client has given up what it was told to, and waits for more.
     pub(super) fn ask(&mut self, client: u8, tag: Tag, now: Instant) {
         let Some(session) = &mut self.sessions[usize::from(client)] else { return };
         if session.question.is_some() {
@@ -154,7 +154,7 @@ impl Leases {
         self.tell(client, now);
     }
 
-    /// A client gives a page up by itself. Returns whether its copy is of the newest version.
+    /// Record that a client gives up a page by itself; `true` if its copy is of the newest version.
     pub(super) fn give_up(&mut self, client: u8, page: u64) -> bool {
         let has = |bits: &BTreeMap<u64, u16>| {
             bits.get(&page).is_some_and(|clients| clients & bit(client) != 0)
@@ -192,8 +192,8 @@ impl Leases {
         false
     }
 
-    /// A client holds pages from now on. One that holds more than it can have room for is not counted on
-    /// any more.
+    /// Record that a client holds these pages. A client that claims more pages than fit in its RAM is no
+    /// longer counted on.
     pub(super) fn hold(&mut self, client: u8, pages: Range<u64>) {
         let Some(session) = &mut self.sessions[usize::from(client)] else { return };
         for page in pages {
@@ -208,7 +208,7 @@ impl Leases {
         }
     }
 
-    /// A client has gone.
+    /// Release what a client held that has gone.
     pub(super) fn left(&mut self, connection: Cooperator, departure: Departure) {
         let Some(client) = self.client(connection) else { return };
         let Some(session) = &mut self.sessions[usize::from(client)] else { return };
@@ -244,12 +244,12 @@ impl Leases {
         }
     }
 
-    /// The next answer to a client that waits.
+    /// Return the next answer to a client that waits.
     pub(super) fn next_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }
 
-    /// The next client that holds nothing any more.
+    /// Return the next client that holds nothing any more.
     pub(super) fn next_ended(&mut self) -> Option<u8> {
         self.ended.pop()
     }
@@ -268,7 +268,7 @@ impl Leases {
         }
     }
 
-    /// A client does not hold a page any more.
+    /// Record that a client no longer holds a page.
     fn take_back(&mut self, client: u8, page: u64) {
         if clear(&mut self.holders, page, client)
             && let Some(session) = &mut self.sessions[usize::from(client)]

@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// The number of the export that the client uses, once it has chosen one.
+    /// Return the index of the export that the client uses, once it has chosen one.
     pub(super) fn export(&self) -> Option<usize> {
         match &self.phase {
             Phase::Transmission(_, negotiated) => Some(negotiated.export),
@@ -169,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// The export whose service has to hear that the client goes, and what it hears: once.
+    /// Return, once, the export whose service has to learn that the client goes, and how it goes.
     pub(super) fn take_departure(&mut self) -> Option<(usize, Cooperator, Departure)> {
         let export = self.cooperates_with.take_if(|_| matches!(self.phase, Phase::Leaving(_)))?;
         Some((export, self.work.cooperator(), self.departure))
@@ -238,7 +238,7 @@ impl Connection {
         }
     }
 
-    /// The system says that the socket has something, or that it ended.
+    /// Note that the socket is readable, or that the client has hung up.
     pub(super) fn notice(&mut self, is_hung_up: bool) {
         if is_hung_up {
             self.socket_state = SocketState::Ending;
@@ -308,7 +308,7 @@ impl Connection {
         is_idle.then_some("it is idle for too long")
     }
 
-    /// The client is not listened to any more, and not answered if it is gone.
+    /// Stop reading from the client; if it is gone, also stop answering it.
     pub(super) fn leave(&mut self, is_gone: bool) {
         let negotiated = match self.phase {
             Phase::Transmission(_, negotiated) | Phase::Leaving(Some(negotiated)) => {
@@ -510,7 +510,7 @@ impl Connection {
         u64::try_from(i64::try_from(share).unwrap_or(i64::MAX) - self.cost_left).unwrap_or(0)
     }
 
-    /// A piece was answered.
+    /// Handle the answer to a piece of a request.
     pub(super) fn answer(&mut self, answered: Answered<'_>, service: &mut impl Service) {
         let negotiated = match &self.phase {
             Phase::Transmission(_, negotiated) => Some(negotiated),

@@ -38,7 +38,7 @@ impl Reach {
         drop(self.waker.wake());
     }
 
-    /// Clients, those on their way included.
+    /// Return the number of clients, including those that are still connecting.
     pub(super) fn clients(&self) -> usize {
         self.clients.load(Ordering::Relaxed) + lock(&self.inbox).len()
     }

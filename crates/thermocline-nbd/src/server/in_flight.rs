@@ -113,7 +113,7 @@ impl InFlight {
         (done_bytes, Piece { command, flags, offset_bytes, length_bytes, cooperator })
     }
 
-    /// A piece was answered.
+    /// Count the answer to a piece.
     pub(super) fn answered(&mut self, outcome: Result<(), ErrorCode>) {
         self.outstanding -= 1;
         self.error = self.error.or(outcome.err());

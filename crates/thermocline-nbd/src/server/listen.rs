@@ -62,7 +62,7 @@ pub struct SocketAccess {
 }
 
 impl Default for SocketAccess {
-    /// Only the server's user.
+    /// Permit only the server's user.
     fn default() -> Self {
         Self { mode: 0o600, owner: None, group: None }
     }

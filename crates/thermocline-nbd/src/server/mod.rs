@@ -2,8 +2,8 @@
 //!
 //! Each turn of the loop reads what some clients have sent, each up to its share (`turns`), hands it to the
 //! services, lets them work, and sends each client all its answers in one call. Between turns the server
-//! waits for the sockets and the services' descriptors together; before it sleeps it looks for work a little
-//! longer ([`Settings::spin`]), which spares a switch of threads when the client runs on another core.
+//! waits for the sockets and the services' descriptors together; before it sleeps it polls for work a little
+//! longer ([`Settings::spin`]), which saves a switch of threads when the client runs on another core.
 //!
 //! Short reads are copied into the client's output. Long ones are sent from where they lie, and what the
 //! socket does not take is copied: a client that does not take its replies holds memory of its own, never a
@@ -91,8 +91,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// 128 clients of 32 MiB, 256 MiB together, looking for 50 us before sleeping, ten seconds to
-    /// negotiate, a minute to take replies, no limit for idle clients, no TLS, loopback only.
+    /// Return the defaults: 128 clients of 32 MiB each, 256 MiB together; poll for 50 us before sleeping; ten
+    /// seconds to negotiate, a minute to take replies, no limit for idle clients; no TLS; loopback only.
     fn default() -> Self {
         Self {
             clients_max: 128,
@@ -343,7 +343,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// One round: wait, read, work, write.
+    /// Run one round: wait, read, work, write.
     fn turn(&mut self) -> Result<(), ServerError> {
         self.wait()?;
         self.accept();

@@ -114,12 +114,13 @@ impl Room {
         *counted_bytes = held_bytes;
     }
 
-    /// A connection has nothing in flight any more, and took all its replies.
+    /// Let another connection exceed the limit, because this one has nothing in flight and has taken all
+    /// its replies.
     pub(super) fn settle(&mut self, connection: usize) {
         self.exceeding.take_if(|it| *it == connection);
     }
 
-    /// A connection asks for nothing more.
+    /// Remove a connection from the queue, because it asks for nothing more.
     pub(super) fn forget(&mut self, connection: usize) {
         self.queue.retain(|&it| it != connection);
         self.settle(connection);

@@ -39,12 +39,12 @@ impl Spin {
         Some(self.length)
     }
 
-    /// The look found something.
+    /// Record that polling found something.
     pub(super) fn succeeded(&mut self) {
         self.penalty = 0;
     }
 
-    /// The look found nothing.
+    /// Record that polling found nothing.
     pub(super) fn failed(&mut self) {
         self.penalty = (self.penalty * 2).clamp(1, SKIPS_MAX);
         self.skips = self.penalty;

@@ -193,9 +193,9 @@ impl Transport {
         Ok(())
     }
 
-    /// Send the waiting output and, after it, these pieces from where they lie. What the socket
-    /// does not take of the pieces is copied to `output`: whoever owns them never waits for a
-    /// client.
+    /// Send the waiting output and, after it, these pieces from where they lie. The rest
+    /// that the socket does not take is copied to `output`, so that the owner of the pieces never
+    /// waits for a client.
     ///
     /// An error of the socket shows when the output is sent next.
     pub(crate) fn send_with(&mut self, output: &mut Output, pieces: &[&[u8]]) {
@@ -435,7 +435,7 @@ impl Output {
         self.sealed.push_back(bytes);
     }
 
-    /// Bytes of the first buffer were sent.
+    /// Drop the bytes of the first buffer that were sent.
     fn advance(&mut self, length: usize) {
         self.sent += length;
         if self.sealed.front().is_some_and(|first| first.len() == self.sent) {

@@ -67,7 +67,7 @@ impl Turns {
         self.waiting.pop().map(|Reverse((_, _, client))| client)
     }
 
-    /// A client's turn has come. Returns `true` if it waited for it.
+    /// Begin a client's turn; `true` if the client waited for it.
     pub(super) fn begin(&mut self, standing: &mut Standing) -> bool {
         if !standing.is_early {
             self.now = self.now.max(standing.time);
@@ -82,7 +82,7 @@ impl Turns {
 }
 
 impl Standing {
-    /// The client has had so much.
+    /// Charge the client for the work that it had.
     pub(super) fn charge(&mut self, cost: u64) {
         self.time += cost;
     }

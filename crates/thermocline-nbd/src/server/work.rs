@@ -65,7 +65,7 @@ impl Work {
         self.connection
     }
 
-    /// The client as a service knows it, if it cooperates.
+    /// Return the client as services know it.
     pub(super) fn cooperator(&self) -> Cooperator {
         Cooperator(u16::try_from(self.connection).expect("connections have numbers of 12 bits"))
     }
@@ -136,7 +136,7 @@ impl Work {
         service.submit(self.tag(index, done_bytes), &piece, payload);
     }
 
-    /// The rest of a payload will never come.
+    /// Give up a payload whose rest will never arrive.
     pub(super) fn abandon_arriving(&mut self) {
         if let Some(index) = self.arriving.take() {
             self.in_flight[index].cut_short();
@@ -146,8 +146,8 @@ impl Work {
         }
     }
 
-    /// A piece was answered; if it was the last of its request, the request is, too. Without
-    /// `negotiated` nobody waits for the answer.
+    /// Handle the answer to a piece. The last piece of a request completes the request. Without `negotiated`,
+    /// nobody waits for the answer.
     pub(super) fn answer(
         &mut self,
         Answered { place, reply, scratch }: Answered<'_>,

@@ -51,7 +51,7 @@ fn policy(name: &str, entry: registry::PolicyEntry) -> PolicyOptions {
     PolicyOptions { entry, ..PolicyOptions::named(name).unwrap() }
 }
 
-/// The options of a server.
+/// Return the options of a server.
 fn below(name: &str, mode: Option<(&str, &str)>, clients: u8, pages: u32) -> Options {
     let split = split::find(name).unwrap();
     let mut policy = policy(name, split.server_policy(Cooperating { clients, pages: SIZES[0] }));
@@ -62,7 +62,7 @@ fn below(name: &str, mode: Option<(&str, &str)>, clients: u8, pages: u32) -> Opt
 }
 
 impl Below {
-    /// A server of a disk in memory.
+    /// Start a server of a disk in memory.
     fn start(name: &str, mode: Option<(&str, &str)>, clients: u8) -> Self {
         let engine = move || Engine::in_memory(below(name, mode, clients, PAGES)).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ impl Below {
         uri(&self.socket)
     }
 
-    /// Its counters.
+    /// Return the server's counters.
     fn counters(&self) -> Counters {
         self.handle.wake();
         self.counters.recv_timeout(PATIENCE).unwrap()
@@ -115,7 +115,7 @@ impl Drop for Below {
     }
 }
 
-/// A client of it.
+/// Start a client of the server.
 fn client(name: &str, uri: NbdUri, identity: u32) -> Result<Engine<NbdDriver>, BackingError> {
     let split = split::find(name).unwrap();
     let cooperation = Cooperation { identity, pages: SIZES[0], page_bytes: PAGE_BYTES };
@@ -198,7 +198,7 @@ impl Lab {
         Self { policy, actions: Actions::new() }
     }
 
-    /// The tier in which an access finds its page; 0 is that of the client.
+    /// Return the tier in which an access finds its page; 0 is that of the client.
     fn found(&mut self, access: PageAccess, clients: u8) -> u8 {
         let actions = self.policy.step(access, &mut self.actions);
         let serve = actions.iter().find_map(|action| match action {
@@ -216,7 +216,7 @@ fn hits(counts: &Counts, op: Op, tier: Tier) -> u64 {
     }
 }
 
-/// The tier of the hierarchy in which the pair found a page: the client's, or the server's next.
+/// Return the tier of the hierarchy in which the pair found a page: the client's, or the server's next.
 fn tier_of(before: [&Counts; 2], after: [&Counts; 2], op: Op) -> u8 {
     let grew = |host: usize, tier| hits(after[host], op, tier) > hits(before[host], op, tier);
     if grew(0, Tier::RAM) {
@@ -452,7 +452,7 @@ fn a_client_that_says_farewell_is_in_nobodys_way() {
     assert!(start.elapsed() < Duration::from_secs(4), "nobody waits for those that have gone");
 }
 
-/// A client that takes the place of one that is gone, once the server has noticed that.
+/// Start a client that takes the place of one that has gone, once the server has noticed that.
 fn client_after_another(name: &str, server: &Below, identity: u32) -> Engine<NbdDriver> {
     let start = Instant::now();
     loop {

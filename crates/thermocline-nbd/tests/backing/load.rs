@@ -86,7 +86,7 @@ impl Load {
         }
     }
 
-    /// The same without requests that zero pages.
+    /// Return the same without requests that zero pages.
     pub(crate) fn without_zeroes(self) -> Self {
         Self { has_zeroes: false, ..self }
     }

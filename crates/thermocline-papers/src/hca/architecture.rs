@@ -140,7 +140,7 @@ impl Architecture {
         })
     }
 
-    /// RAM, with an SSD if the policy is HCA, over a disk, one request after the other.
+    /// Configure RAM, with an SSD if the policy is HCA, over a disk, one request after the other.
     fn configuration(
         &self,
         trace: &CompiledTrace,

@@ -220,7 +220,7 @@ impl Comparison {
         }
     }
 
-    /// Better, equal and worse, and the median difference, for a cell of a table.
+    /// Format the counts of better, equal and worse, and the median difference, as a cell of a table.
     pub(super) fn cell(&mut self) -> String {
         let counts = format!("{} / {} / {}", self.better, self.equal, self.worse);
         match median(&mut self.percent) {

@@ -243,7 +243,7 @@ pub(super) fn sensitivity(experiment: &Experiment, results: &[WorkloadResult]) -
         ("hits more than BPAC", Figure::WriteHits, "BPAC"),
         ("erases less than LRU", Figure::Erases, "LRU"),
         ("erases less than BPAC", Figure::Erases, "BPAC"),
-        ("answers sooner than BPAC", Figure::WriteResponse, "BPAC"),
+        ("answers faster than BPAC", Figure::WriteResponse, "BPAC"),
     ];
     let row = |label: &str| {
         let cells = statements.iter().map(|(_, figure, other)| {

@@ -175,7 +175,8 @@ impl Experiment {
         Ok(candidates)
     }
 
-    /// Ours: policies with every page admitted, and with those that MBF finds hot.
+    /// Run the experiment of ours: policies that admit every page, and policies that admit those that MBF
+    /// finds hot.
     fn admission(&self, trace: &CompiledTrace) -> Result<Vec<AdmissionPoint>, LabError> {
         let experiment = &self.admission;
         let mbf = registry::find("mbf")?;

@@ -11,7 +11,7 @@ impl SplitMix64 {
         Self { state: seed }
     }
 
-    /// 64 random bits.
+    /// Return 64 random bits.
     #[inline]
     pub(crate) const fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);

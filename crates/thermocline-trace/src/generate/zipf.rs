@@ -54,7 +54,7 @@ impl Zipf {
         libm::exp(-self.alpha * libm::log(x))
     }
 
-    /// H(x) = ln x * expm1(t) / t with t = (1 - alpha) ln x, which is smooth around alpha = 1.
+    /// Return H(x) = ln x * expm1(t) / t with t = (1 - alpha) ln x, which is smooth around alpha = 1.
     fn integral(&self, x: f64) -> f64 {
         let log = libm::log(x);
         let t = (1.0 - self.alpha) * log;

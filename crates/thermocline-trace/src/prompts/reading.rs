@@ -153,7 +153,7 @@ impl<'a> Reading<'a> {
         Ok(format)
     }
 
-    /// The records that the file should have, for an error about one.
+    /// Return the kind of records that the file should have, for an error about one of them.
     fn expected(&self) -> String {
         match &self.builder {
             Some(builder) => format!("read as {}", builder.trace.format.record()),

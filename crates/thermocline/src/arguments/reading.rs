@@ -151,7 +151,7 @@ fn duration_ns(text: &str) -> Result<u64, String> {
 /// Treatment of an object with a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ObjectsAre {
-    /// As many pages as its bytes need; no page belongs to two objects
+    /// The pages that its bytes need; no page belongs to two objects
     Pages,
     /// One page, whatever its size, whose number is the object's id
     One,

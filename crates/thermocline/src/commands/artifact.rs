@@ -97,7 +97,7 @@ impl StudyFile {
     }
 }
 
-/// One line per trace, and the verdict.
+/// Format one line per trace, and the verdict.
 fn report(verified: &Verification, options: &ArtifactOptions) -> String {
     let mut text: String = verified.traces.iter().map(line).collect();
     let count = |number: usize| output::count(number as u64);

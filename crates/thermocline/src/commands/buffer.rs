@@ -70,7 +70,8 @@ fn ssd_size(text: &str) -> Result<SsdSize> {
     Ok(SsdSize::Bytes(size.whole_bytes().with_context(context)?))
 }
 
-/// `fill=0.9,overwrite=2,seed=7`: all of it written once if not said otherwise, and nothing twice.
+/// Parse `fill=0.9,overwrite=2,seed=7`. By default, the host writes all of the drive once, and overwrites
+/// nothing.
 fn precondition(text: &str) -> Result<Precondition> {
     let mut precondition = Precondition { fill: 1.0, overwrite: 0.0, seed: 1 };
     for part in text.split(',') {
@@ -87,8 +88,8 @@ fn precondition(text: &str) -> Result<Precondition> {
     Ok(precondition)
 }
 
-/// `handles=8,isolation=persistent,reclaim_unit_blocks=4`: initially isolated, of single blocks, if not
-/// said otherwise.
+/// Parse `handles=8,isolation=persistent,reclaim_unit_blocks=4`. By default, handles are initially isolated,
+/// and a reclaim unit is one block.
 fn placement(text: &str) -> Result<Placement> {
     let context = || {
         format!(

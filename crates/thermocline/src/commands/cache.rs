@@ -328,7 +328,7 @@ impl Draining<'_> {
     }
 }
 
-/// `backing` is a backing store with the place of its note.
+/// Empty a cache. `backing` is the backing store with the place of its note.
 fn forget(
     flash: Option<Place<'_>>,
     backing: Option<(&BackingLocation, &NotePlace)>,

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::{Cache, Engine};
 
-/// A root, and the certificates of a server and a client that it signed, in a folder.
+/// Write a root certificate to a folder, and the certificates that it signed for a server and a client.
 fn write_certificates(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let mut root = CertificateParams::new(vec![]).unwrap();

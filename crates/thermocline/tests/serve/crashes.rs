@@ -21,7 +21,7 @@ fn below(random: &mut SplitMix64, limit: usize) -> usize {
     usize::try_from(random.bits() % limit as u64).unwrap()
 }
 
-/// One request; an error if the server is gone.
+/// Send one request; an error means that the server is gone.
 pub(super) fn step(
     client: &mut Client,
     model: &mut Model,

@@ -48,7 +48,7 @@ impl Cache {
         Self { folder, config, starts: Cell::new(0) }
     }
 
-    /// Another configuration.
+    /// Replace the configuration.
     pub(crate) fn replace(&mut self, text: &str) -> &mut Self {
         self.config = text.parse().unwrap();
         self
@@ -171,7 +171,7 @@ impl Cache {
         Ok((engine, ready))
     }
 
-    /// A server does not start, and says all of `parts`.
+    /// Check that a server does not start, and that its error has all of `parts`.
     #[track_caller]
     pub(crate) fn refused(&self, words: &[&str], parts: &[&str]) {
         self.write_config();
@@ -257,7 +257,7 @@ impl Engine {
         self.reload_text(cache, &cache.config_text())
     }
 
-    /// The same with that text in the place of the configuration.
+    /// Reload with that text as the configuration.
     pub(crate) fn reload_text(&self, cache: &Cache, text: &str) -> bool {
         let (done, failed) = ("applied the new configuration", "kept the old configuration");
         let count = |log: &str, words: &str| log.matches(words).count();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Cache, Engine, flush};
 
-/// A server of 8 MiB with RAM and flash, below clients of 256 KiB.
+/// Start a server of 8 MiB with RAM and flash for clients of 256 KiB.
 fn below(number: u32) -> Cache {
     let mut below = Cache::new(8);
     below.set("policy.name", "demote").set("flash.size", "1MiB").set("ram.size", "512KiB");
@@ -13,7 +13,7 @@ fn below(number: u32) -> Cache {
     below
 }
 
-/// A client of it.
+/// Return a client's configuration for that server.
 fn client(below: &Engine) -> Cache {
     let mut client = Cache::new(1);
     client.unset("backing.path").unset("flash").set("backing.nbd", below.uri());
@@ -35,7 +35,7 @@ fn start_with_room(client: &Cache) -> Engine {
     }
 }
 
-/// A counter of an engine.
+/// Return a counter of an engine.
 fn counter(engine: &Engine, name: &str) -> u64 {
     engine.status()[name].as_u64().unwrap_or_else(|| panic!("{name} in {}", engine.status()))
 }

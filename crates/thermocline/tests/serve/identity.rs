@@ -47,7 +47,7 @@ fn inspected(cache: &Cache, key: &str) -> u64 {
     found[key].as_u64().unwrap()
 }
 
-/// The pages of 1 to 9 are served, but for one.
+/// Check that the server serves pages filled with 1 to 9, except for one.
 #[track_caller]
 fn serves(cache: &Cache, other: Option<(u8, u8)>, says: Option<&str>) {
     let engine = cache.start();

@@ -25,7 +25,7 @@ fn work(client: &mut Client, model: &mut Model, random: &mut SplitMix64, request
     }
 }
 
-/// All bytes are as the model says.
+/// Compare all bytes with the model.
 #[track_caller]
 fn compare(client: &mut Client, model: &Model) {
     for page in 0..model.sectors() * SECTOR / PAGE {

@@ -66,7 +66,7 @@ impl Model {
         bytes
     }
 
-    /// All that was written is durable.
+    /// Record that all writes so far are durable.
     pub(crate) fn flushed(&mut self) {
         for page in std::mem::take(&mut self.unsettled) {
             let versions = &mut self.pages[page];

@@ -44,7 +44,7 @@ fn recorded(path: &Path) -> u64 {
     pages
 }
 
-/// A replay of a recording gives what the server counted.
+/// Check that a replay of a recording gives the figures that the server counted.
 #[track_caller]
 fn assert_same(recording: &str, policy: &str, status: &Value) {
     let simulated = json(&[

@@ -54,7 +54,7 @@ fn devices(cache: &Cache) -> Vec<Option<Vec<u8>>> {
         .to_vec()
 }
 
-/// The server is not started, says why, and leaves all devices as they were.
+/// Check that the server does not start, says why, and leaves all devices as they were.
 #[track_caller]
 pub(crate) fn refused(cache: &Cache, parts: &[&str]) {
     let before = devices(cache);

@@ -7,7 +7,7 @@ use super::{Cache, json};
 const PAGES: usize = 512;
 const PAGE_BYTES: usize = 4096;
 
-/// The byte that a page repeats, as `testdata/flash-0.1/make.py` chose it.
+/// Return the byte that a page repeats, as `testdata/flash-0.1/make.py` chose it.
 fn content(page: usize) -> u8 {
     let version = match page {
         page if page.is_multiple_of(9) => 2,
@@ -17,7 +17,7 @@ fn content(page: usize) -> u8 {
     u8::try_from((page * 7 + version * 101) % 251).unwrap()
 }
 
-/// A copy of a cache of version 0.1.
+/// Return a copy of a cache of version 0.1.
 fn old_cache(name: &str, shards: i64) -> Cache {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/flash-0.1").join(name);
     let mut cache = Cache::new(2);

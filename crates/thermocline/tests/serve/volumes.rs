@@ -17,7 +17,7 @@ use super::{Cache, Client, Engine, fails, flush, json, text};
 const MIB: u64 = 1 << 20;
 const PAGE: usize = 4096;
 
-/// Two volumes of 11 MiB: `db` with 4 MiB of a flash, `web` with 2 MiB.
+/// Return two volumes of 11 MiB: `db` with 4 MiB of a flash, `web` with 2 MiB.
 fn of_two() -> Cache {
     let mut cache = Cache::new(11);
     let web = File::create(cache.path("web.img")).unwrap();
@@ -66,7 +66,7 @@ fn edit(cache: &mut Cache, from: &str, to: &str) {
     cache.replace(&changed);
 }
 
-/// The configuration without its second volume.
+/// Remove the second volume from the configuration.
 fn without_web(cache: &mut Cache) {
     let mut config: toml::Table = cache.config_text().parse().unwrap();
     config["volume"].as_array_mut().unwrap().truncate(1);
@@ -82,7 +82,7 @@ fn status_of(engine: &Engine, volume: &str) -> Value {
     })
 }
 
-/// The offset of a page.
+/// Return the offset of a page.
 fn at(page: u64) -> u64 {
     page * PAGE as u64
 }

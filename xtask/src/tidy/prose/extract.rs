@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Document,
     /// The first sentence of a doc comment.
     Summary,
+    /// The first sentence of a function's doc comment, unless the function is a test.
+    Function,
     /// A doc comment, its summary included.
     DocComment,
     /// The message of an error.
@@ -96,8 +98,8 @@ fn read_doc_comments(text: &str, found: &mut Vec<Sentence>) {
     let mut comment = String::new();
     let mut first_line = 0;
     // One more line ends the last comment.
-    for (number, line) in (1..).zip(text.lines().chain([""])) {
-        let line = line.trim_start();
+    let lines: Vec<_> = text.lines().map(str::trim_start).chain([""]).collect();
+    for (number, line) in (1..).zip(&lines) {
         let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
         if let Some(doc) = doc {
             if comment.is_empty() {
@@ -108,15 +110,29 @@ fn read_doc_comments(text: &str, found: &mut Vec<Sentence>) {
         } else if !comment.is_empty() {
             let before = found.len();
             read_markdown(&comment, first_line, Kind::DocComment, found);
-            let summary = found.get(before).map(|first| Sentence {
-                kind: Kind::Summary,
-                line: first.line,
-                text: first.text.clone(),
-            });
-            found.extend(summary);
+            if let Some(Sentence { line, text, .. }) = found.get(before) {
+                let (line, text) = (*line, text.clone());
+                if is_function(&lines[number - 1..]) {
+                    found.push(Sentence { kind: Kind::Function, line, text: text.clone() });
+                }
+                found.push(Sentence { kind: Kind::Summary, line, text });
+            }
             comment.clear();
         }
     }
+}
+
+/// Return `true` if the item that begins with these lines is a function and not a test.
+fn is_function(lines: &[&str]) -> bool {
+    let attributes = lines.iter().take_while(|line| line.starts_with("#[")).count();
+    let (attributes, item) = lines.split_at(attributes);
+    let words = item.first().into_iter().flat_map(|line| line.split_whitespace());
+    let mut words = words.skip_while(|word| {
+        ["pub", "const", "unsafe", "async", "extern"].iter().any(|it| word.starts_with(it))
+            || word.ends_with(')')
+            || word.starts_with('"')
+    });
+    words.next() == Some("fn") && !attributes.contains(&"#[test]")
 }
 
 /// Adds the messages of errors.
@@ -185,6 +201,21 @@ mod tests {
                 (Kind::Summary, 1, "One."),
             ]
         );
+    }
+
+    #[test]
+    fn summaries_of_functions_are_found() {
+        let function = "/// One.\n#[must_use]\npub(in crate::a) const unsafe fn f() {}\n";
+        for (text, expected) in [
+            (function, true),
+            ("/// One.\nfn f() {}\n", true),
+            ("/// One.\n#[test]\nfn f() {}\n", false),
+            ("/// One.\npub struct S;\n", false),
+            ("/// One.\npub const F: fn() = f;\n", false),
+        ] {
+            let found = sentences("a.rs", text).unwrap();
+            assert_eq!(found.iter().any(|it| it.kind == Kind::Function), expected, "{text}");
+        }
     }
 
     #[test]

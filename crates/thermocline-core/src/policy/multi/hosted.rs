@@ -100,7 +100,7 @@ pub(super) struct HostedServer {
 }
 
 impl HostedServer {
-    /// `setup` is of the whole hierarchy, with one client more than cooperate.
+    /// Create the server's half. `setup` describes the whole hierarchy, with one client more than cooperate.
     pub(super) fn new(setup: &Setup, half: ServerHalf) -> Self {
         Self { half, cooperating: setup.clients.get() - 1, whole: Actions::new() }
     }
@@ -136,7 +136,7 @@ impl HostedServer {
 }
 
 impl Policy for HostedServer {
-    /// An access of a client that does not cooperate: it keeps nothing.
+    /// Handle an access of a client that does not cooperate: such a client keeps nothing.
     fn access(&mut self, access: Access, out: &mut Actions) {
         let page = access.page;
         let message = Message::of_miss(page, access.op);

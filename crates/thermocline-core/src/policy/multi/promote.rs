@@ -281,8 +281,8 @@ impl<D: Draws> Policy for Promote<D> {
         pages * size_of::<u64>()
     }
 
-    /// Reports one probability per client for a tier below several clients, because it learns of
-    /// their first tiers.
+    /// Report one probability per client for a tier below several clients, because that tier learns of their
+    /// first tiers.
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         let one = self.hierarchy.tops().count() == 1;
         for above in self.hierarchy.all_caches() {

@@ -85,8 +85,8 @@ pub struct Cooperating {
 }
 
 impl Split {
-    /// The half of one client as the policy of an engine: RAM is the client's tier, and the server is its
-    /// backing store. A copy from RAM to disk of a page that RAM then drops is a demotion.
+    /// Return the half of one client as the policy of an engine. RAM is the client's tier, and the server is
+    /// its backing store. A copy from RAM to disk of a page that RAM then drops is a demotion.
     pub fn client_policy(&'static self) -> PolicyEntry {
         let build = move |setup: &Setup, _: &Values| -> BoxedPolicy {
             Box::new(HostedClient::new(self.client(setup)))
@@ -94,8 +94,8 @@ impl Split {
         self.entry(build)
     }
 
-    /// The half of the server as the policy of an engine: RAM and flash are the tiers below the clients.
-    /// Without a flash, RAM is the only one.
+    /// Return the half of the server as the policy of an engine: RAM and flash are the tiers below the
+    /// clients. Without a flash, RAM is the only one.
     ///
     /// # Panics
     /// If there is no client, or there are too many.

@@ -87,7 +87,7 @@ impl Opt {
         }
     }
 
-    /// None is.
+    /// Remove an access from those to come.
     #[inline]
     fn forget_coming(&mut self, access: usize) {
         self.coming.remove(access);

@@ -93,7 +93,7 @@ impl<V: Variant> ThreeQueues<V> {
         }
     }
 
-    /// EVICTS of the paper; `None` if all pages of the small queue went on to the main one.
+    /// Run EVICTS of the paper; `None` if all pages of the small queue went on to the main one.
     #[inline]
     fn evict_from_small(&mut self) -> Option<PageId> {
         while let Some((page, state)) = self.queues.pop(SMALL) {
@@ -113,7 +113,7 @@ impl<V: Variant> ThreeQueues<V> {
         None
     }
 
-    /// EVICTM of the paper; `None` if the main queue is empty.
+    /// Run EVICTM of the paper; `None` if the main queue is empty.
     #[inline]
     fn evict_from_main(&mut self) -> Option<PageId> {
         while let Some((page, state)) = self.queues.pop(MAIN) {

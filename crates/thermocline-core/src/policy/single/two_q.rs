@@ -145,7 +145,7 @@ impl Replacement for TwoQ {
         self.queues.memory_bytes()
     }
 
-    /// A1out.
+    /// Return the bytes of A1out.
     fn metadata_bytes(&self) -> usize {
         self.queues.len(GHOSTS) as usize * GHOST_BYTES
     }

@@ -29,10 +29,10 @@ pub(crate) trait Work {
     /// Flash page `page` of a plane is programmed for the host; `within` is its place in the block.
     fn program(&mut self, plane: u32, page: u32, within: u32);
 
-    /// A page of a plane moves inside it, from and to these places in their blocks.
+    /// Account for a page that moves inside a plane, from and to these places in their blocks.
     fn copy(&mut self, plane: u32, source_within: u32, target_within: u32, cause: Cause);
 
-    /// A block of a plane is erased.
+    /// Account for the erase of a block of a plane.
     fn erase(&mut self, plane: u32, cause: Cause);
 }
 

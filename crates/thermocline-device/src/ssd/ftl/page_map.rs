@@ -181,8 +181,8 @@ impl PageMap {
         self.turns[stream] = if next == planes { 0 } else { next };
     }
 
-    /// A plane takes no page if it has this many valid ones: the others, outside of the reserve, hold
-    /// at least one invalid page.
+    /// Return the number of valid pages at which a plane takes no more: outside the reserve, at least one
+    /// page is then still invalid.
     fn most_valid(&self, nand: &Nand, plane: u32) -> u32 {
         let blocks = nand.plane(plane).usable.saturating_sub(self.reserved_blocks);
         (blocks * nand.pages_per_block()).saturating_sub(1)

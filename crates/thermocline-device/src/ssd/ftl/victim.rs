@@ -74,7 +74,7 @@ impl Chooser {
     }
 }
 
-/// u / ((1 - u) age): the least is collected.
+/// Return u / ((1 - u) age). The block with the least value is collected.
 fn cost_benefit(nand: &Nand, block: &Block) -> f64 {
     let pages = f64::from(nand.pages_per_block());
     let used = f64::from(block.valid) / pages;

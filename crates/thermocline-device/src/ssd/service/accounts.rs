@@ -19,7 +19,7 @@ impl Service {
         }
     }
 
-    /// Pages of the host that the buffer holds.
+    /// Return the number of the host's pages that the buffer holds.
     pub(crate) fn buffered_pages(&self) -> u32 {
         let pages = self.buffered.iter().flat_map(|buffered| {
             let waiting = buffered.programs.iter().map(|program| program.1);

@@ -14,7 +14,7 @@ pub(crate) struct Charge<'a> {
     stream: usize,
     /// Operations that the request waits for.
     owed: u32,
-    /// What is moved from one physical page.
+    /// Pages that move from one physical page.
     copying: Option<Copying>,
     /// `true` if what is programmed is not the host's, but folded.
     folds: bool,
@@ -36,12 +36,12 @@ impl<'a> Charge<'a> {
         Self { service, owner, stream, owed: 0, copying: None, folds: false }
     }
 
-    /// For pages that the drive folds, for which no request waits.
+    /// Create the account of pages that the drive folds. No request waits for them.
     pub(super) const fn folding(service: &'a mut Service) -> Self {
         Self { service, owner: NONE, stream: 0, owed: 0, copying: None, folds: true }
     }
 
-    /// A page of the cache of one bit per cell is programmed for the host; its physical page may be full
+    /// Program a page of the pseudo-SLC cache for the host. `is_full` says that its physical page is full
     /// with it.
     pub(crate) fn program_in_cache(&mut self, plane: u32, page: u32, is_full: bool) {
         self.program_with(plane, page, is_full, SLC_LEVEL);

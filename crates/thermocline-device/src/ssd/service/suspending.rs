@@ -32,7 +32,7 @@ impl Latencies {
         }
     }
 
-    /// Time in which the cells stop an operation; none if they do not stop this kind.
+    /// Return the time in which the cells suspend an operation, or `None` if they do not suspend this kind.
     const fn of(self, kind: Kind) -> Option<u64> {
         match kind {
             Kind::Program => Some(self.program_ns),

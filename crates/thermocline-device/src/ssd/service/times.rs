@@ -18,7 +18,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Of a configuration that was checked.
+    /// Derive the times of operations from a configuration that was checked.
     pub(super) fn new(config: &SsdConfig) -> Self {
         let to_ns = |times: &[f64]| times.iter().map(|&us| us_to_ns(us)).collect();
         Self {
@@ -32,7 +32,7 @@ impl Times {
         }
     }
 
-    /// The longest cell time of operations that run together.
+    /// Return the longest cell time of operations that run together.
     pub(super) fn of_cells(&self, operations: &[Operation]) -> u64 {
         let of_one = |operation: &Operation| {
             let [slc_read, slc_program] = self.slc;

@@ -70,7 +70,7 @@ impl Checkpoints {
         self.changed.insert(slot / slots_per_block());
     }
 
-    /// Begins, unless one is under way, to write all that is durable before block `through`.
+    /// Begin to write all that is durable before block `through`, unless a checkpoint is under way.
     pub(super) fn start(&mut self, through: u64) {
         if self.current.is_none() {
             // Blocks that change from now on belong to the next checkpoint.

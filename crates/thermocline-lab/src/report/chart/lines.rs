@@ -41,7 +41,7 @@ impl Axis {
         Self::plain(title, places)
     }
 
-    /// Counts, spaced by their logarithms.
+    /// Create a chart of counts on a logarithmic axis.
     pub fn counts(title: &str, counts: &[u64]) -> Self {
         Self::log(title, counts.iter().map(|&count| (count as f64, grouped(count))).collect())
     }

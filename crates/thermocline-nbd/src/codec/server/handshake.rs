@@ -201,7 +201,7 @@ impl Handshake {
         }
     }
 
-    /// TLS is up: whatever was negotiated before does not count.
+    /// Start over under TLS: nothing that was negotiated before counts.
     pub fn encrypted(&mut self) {
         self.is_encrypted = true;
         self.is_structured = false;
@@ -329,7 +329,7 @@ impl Handshake {
         Ok(Step::Answered)
     }
 
-    /// `NBD_OPT_EXPORT_NAME` cannot fail but by closing.
+    /// Answer `NBD_OPT_EXPORT_NAME`, which can only fail by closing the connection.
     fn enter_by_name(
         &self,
         offer: &Offer<'_>,
@@ -369,7 +369,7 @@ impl Handshake {
         Step::StartTls
     }
 
-    /// `NBD_OPT_INFO` and `NBD_OPT_GO`.
+    /// Answer `NBD_OPT_INFO` and `NBD_OPT_GO`.
     fn describe(
         &self,
         offer: &Offer<'_>,
@@ -431,7 +431,7 @@ impl Handshake {
         Negotiated { export, flags, is_structured: self.is_structured, contexts, cooperates }
     }
 
-    /// `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
+    /// Answer `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
     fn meta_contexts(
         &mut self,
         offer: &Offer<'_>,
@@ -476,7 +476,7 @@ impl Handshake {
     }
 }
 
-/// `NBD_OPT_LIST`.
+/// Answer `NBD_OPT_LIST`.
 fn list(offer: &Offer<'_>, data: &[u8], output: &mut Vec<u8>) {
     if !data.is_empty() {
         put_error(output, option::LIST, option_reply::INVALID, "this option has no data");

@@ -29,12 +29,12 @@ pub fn read(
     }
 }
 
-/// The reply to anything else that succeeded.
+/// Append the reply to a request that succeeded and has no payload.
 pub fn done(output: &mut Vec<u8>, cookie: u64) {
     simple(output, cookie, 0);
 }
 
-/// The reply to a request that failed, of a command that may be unknown.
+/// Append the reply to a request that the server refuses; its command may be unknown.
 ///
 /// # Panics
 /// If the reason is longer than 65,535 bytes.
@@ -51,7 +51,7 @@ pub fn refused(output: &mut Vec<u8>, negotiated: &Negotiated, refusal: &Refusal)
     output.extend_from_slice(reason.as_bytes());
 }
 
-/// The reply to a request that a device or the engine failed.
+/// Append the reply to a request that a device or the engine failed.
 pub fn failed(
     output: &mut Vec<u8>,
     negotiated: &Negotiated,
@@ -62,8 +62,8 @@ pub fn failed(
     refused(output, negotiated, &Refusal { cookie, command: Some(command), error, reason: "" });
 }
 
-/// One chunk of the reply to a block status request: the extents of one context, at least one.
-/// The last chunk of a request says so.
+/// Append one chunk of the reply to a block status request: the extents of one context, at least one. The
+/// last chunk of a request says so.
 ///
 /// # Panics
 /// If there is no extent.
@@ -85,7 +85,7 @@ pub fn block_status(
     }
 }
 
-/// The answer to a client that awaits what it is to give up: where those pages begin, in bytes.
+/// Append the reply that names, by their offsets in bytes, the pages that a client has to give up.
 pub fn recalls(output: &mut Vec<u8>, cookie: u64, offsets: &[u64]) {
     if offsets.is_empty() {
         return done(output, cookie);

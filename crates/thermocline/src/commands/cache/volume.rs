@@ -8,7 +8,7 @@ use thermocline_engine::{Directory, FlashSet};
 
 use super::{in_flash, lock};
 
-/// The part of a flash that a command is about: a volume, or all of it if it has none.
+/// Return the part of a flash that a command is about: a volume, or all of it without volumes.
 ///
 /// # Errors
 /// A volume that is not there, or that must be named.
@@ -67,7 +67,7 @@ pub(super) fn remove(
     Ok(said)
 }
 
-/// The flash with its directory, and whether nothing was set up in a volume.
+/// Return the flash with its directory, and `true` if the volume was never set up.
 fn directory_of(path: &Path, name: &str) -> Result<(DeviceFile, Directory, bool)> {
     let read = || -> Result<_> {
         let mut file = lock(path)?;

@@ -16,7 +16,7 @@ pub(super) fn manifest(options: &ManifestOptions) -> Result<Manifest> {
     Ok(Manifest::read(&options.manifest, options.root.as_deref())?)
 }
 
-/// `corpus check`: a line per trace; the exit status is 1 if something is wrong.
+/// Run `corpus check`: print a line per trace; the exit status is 1 if something is wrong.
 pub(super) fn check(options: &CorpusCheckOptions, status: &mut u8) -> Result<String> {
     let mut manifest = manifest(&options.manifest)?;
     let mut checked = check_all(&manifest)?;
@@ -72,7 +72,7 @@ struct Done<'a> {
     outcome: &'a str,
 }
 
-/// `corpus fetch`: brings traces to their places, one after the other.
+/// Run `corpus fetch`: bring traces to their places, one after the other.
 pub(super) fn fetch(options: &CorpusFetchOptions) -> Result<String> {
     let manifest = manifest(&options.manifest)?;
     each(&manifest, options.json, |entry| {
@@ -85,7 +85,7 @@ pub(super) fn fetch(options: &CorpusFetchOptions) -> Result<String> {
     })
 }
 
-/// `corpus compile`: decodes traces into a folder.
+/// Run `corpus compile`: decode traces into a folder.
 pub(super) fn compile(options: &CorpusCompileOptions) -> Result<String> {
     let manifest = manifest(&options.manifest)?;
     interrupt::stopping(|watch| {

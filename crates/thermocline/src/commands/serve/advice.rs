@@ -1,4 +1,5 @@
-//! What the shadows advise: which policy would have needed less I/O time lately, and how sure that is.
+//! Advice from the shadows: the policy that would have needed the least I/O time lately, and how sure that
+//! is.
 //!
 //! The window is the last day, or as much of it as the shadows have seen once they had filled: they
 //! begin empty, so the first quarter of their time does not count. It is cut into up to 24 blocks of the
@@ -38,7 +39,7 @@ pub(super) struct Saving {
 }
 
 impl Saving {
-    /// A share in percent, as exactly as the range allows: a narrow one would seem to be none.
+    /// Format a share in percent, with more decimals if the range is narrow: it would look empty otherwise.
     pub(super) fn percent(self, share: f64) -> String {
         let decimals = usize::from(self.high - self.low < NARROW_SHARE);
         format!("{:.decimals$}", share * 100.0)
@@ -52,11 +53,11 @@ pub(super) struct Rated<'a> {
     /// Milliseconds of I/O and page writes to flash, per access.
     pub(super) io_ms: f64,
     pub(super) flash_writes: f64,
-    /// How much less I/O time it would have needed than the policy that runs; none of that one itself.
+    /// Share of I/O time that it would have saved; `None` for the running policy itself.
     pub(super) saving: Option<Saving>,
 }
 
-/// What is said of the shadows.
+/// Conclusions from the shadows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Advice<'a> {
     /// The first is the answer.
@@ -138,7 +139,7 @@ pub(super) fn advice<'a>(history: &History, now: &'a Status) -> Advice<'a> {
     Advice { sentences, adopt, rated, window }
 }
 
-/// The points at which the window's blocks begin and end, if it has enough of them.
+/// Return the points at which the window's blocks begin and end, if it has enough of them.
 fn blocks(history: &History, now: &Status, newest: &DayPoint) -> Option<Vec<DayPoint>> {
     let age_s = now.uptime_s - now.shadow_start_s;
     let beginning_s = (now.uptime_s - DAY_S).max(now.shadow_start_s + age_s * FILLING_SHARE);
@@ -165,7 +166,7 @@ fn blocks(history: &History, now: &Status, newest: &DayPoint) -> Option<Vec<DayP
     (busy >= BLOCKS_MIN && least >= SAMPLED_MIN as f64).then_some(bounds)
 }
 
-/// The figures of all shadows in the window, beside those of the policy that runs, which is at that place.
+/// Return the figures of all shadows in the window. `place` is the index of the running policy.
 fn rate<'a>(blocks: &[DayPoint], now: &'a Status, place: usize) -> Vec<Rated<'a>> {
     let (first, last) = (&blocks[0], &blocks[blocks.len() - 1]);
     let io_ms = |shadow: usize| -> Vec<f64> {
@@ -186,7 +187,7 @@ fn rate<'a>(blocks: &[DayPoint], now: &'a Status, place: usize) -> Vec<Rated<'a>
     rated.collect()
 }
 
-/// How much less the others sum up to than the first values, of the same blocks.
+/// Return the share by which the sum of the other values is less than that of the first, block by block.
 fn saving(own: &[f64], other: &[f64]) -> Option<Saving> {
     let count = own.len() as f64;
     let (own_sum, other_sum): (f64, f64) = (own.iter().sum(), other.iter().sum());
@@ -210,8 +211,8 @@ fn saving(own: &[f64], other: &[f64]) -> Option<Saving> {
     })
 }
 
-/// Student's t that 97.5 % lie below: the expansion by Cornish and Fisher, good to 1 % from 7 degrees of
-/// freedom on.
+/// Return the value of Student's t below which 97.5 % lie: the expansion by Cornish and Fisher, good to 1 %
+/// from 7 degrees of freedom on.
 fn student(freedom: f64) -> f64 {
     let z: f64 = 1.959_964;
     let cube = z.powi(3);
@@ -219,7 +220,7 @@ fn student(freedom: f64) -> f64 {
         + (5.0 * z.powi(5) + 16.0 * cube + 3.0 * z) / (96.0 * freedom * freedom)
 }
 
-/// The shadow of this kind with the least I/O time.
+/// Return the shadow of this kind with the least I/O time, if any.
 fn best<'r, 'a>(
     rated: &'r [Rated<'a>],
     is_wanted: impl Fn(Takes) -> bool,
@@ -265,7 +266,7 @@ fn sentence(one: &Rated<'_>, saving: Saving, own: &Rated<'_>, window: &str) -> S
     )
 }
 
-/// How much more or less it would write to flash.
+/// Say how much more or less a shadow would write to flash.
 fn wear(one: &Rated<'_>, own: &Rated<'_>) -> Option<String> {
     if own.flash_writes <= 0.0 {
         return (one.flash_writes > 0.0)
@@ -277,13 +278,13 @@ fn wear(one: &Rated<'_>, own: &Rated<'_>) -> Option<String> {
         .then(|| format!("It would write {:.0} % {word} to flash.", share.abs() * 100.0))
 }
 
-/// The window in words.
+/// Name the window.
 fn window_name(blocks: &[DayPoint]) -> String {
     let seconds = blocks[blocks.len() - 1].uptime_s - blocks[0].uptime_s;
     format!("the last {}", duration(seconds))
 }
 
-/// A time in the unit that reads best, rounded.
+/// Format a time in the unit that reads best, rounded.
 pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         _ if seconds < 99.5 => format!("{seconds:.0} s"),

@@ -14,7 +14,7 @@ use super::virtual_machines::Doors;
 use crate::backing::BackingLocation;
 
 impl UblkSection {
-    /// Prepares the device, whose queues are shared out to so many shards.
+    /// Prepare the device, and spread its queues over the shards.
     pub(super) fn prepare(
         &self,
         backing: &BackingLocation,
@@ -38,7 +38,7 @@ impl UblkSection {
     }
 }
 
-/// By which the next server knows that a device is this backing store's: a file's path, or an address.
+/// Return the path or address by which the next server recognises the device of its backing store.
 fn owner(backing: &BackingLocation) -> Result<u64> {
     let place = match backing {
         BackingLocation::File(path) => std::path::absolute(path)?.into_os_string(),

@@ -35,14 +35,14 @@ const JSON_TYPE: &str = "application/json";
 
 /// Open connections; the oldest is closed for another.
 const CONNECTIONS_MAX: usize = 64;
-/// How long to wait when the system refuses to accept a connection.
+/// Pause after the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The newest snapshot and some before, for whoever asks.
+/// The newest snapshot and the history, for HTTP clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board(Arc<Mutex<Posted>>);
 
-/// What is up on a board.
+/// Content of a board.
 #[derive(Clone, Debug, Default)]
 struct Posted {
     status: Arc<Status>,
@@ -63,17 +63,17 @@ impl Boards {
         Self { each, are_named: configs.are_named() }
     }
 
-    /// The board of each volume, in the order of the configuration.
+    /// Return the board of each volume, in the order of the configuration.
     pub(crate) fn each(&self) -> impl Iterator<Item = &Board> {
         self.each.iter().map(|(_, board)| board)
     }
 
-    /// The names of the volumes, if they are named.
+    /// Return the names of the volumes, if they are named.
     fn names(&self) -> Vec<&str> {
         self.each.iter().filter(|_| self.are_named).map(|(name, _)| &**name).collect()
     }
 
-    /// The board that a query asks for, if it asks for one by name; else the only one.
+    /// Return the board of the volume that a query names, or the only board if it names none.
     fn of(&self, query: &str) -> Result<&Board, Refusal> {
         let refusal = |status, text| Err(Refusal(status, text));
         let wanted = query.split('&').find_map(|pair| pair.strip_prefix("volume="));
@@ -99,7 +99,7 @@ impl Boards {
     }
 }
 
-/// What answers are made of.
+/// Sources of the answers.
 #[derive(Clone, Debug)]
 struct Source {
     boards: Boards,
@@ -117,7 +117,7 @@ impl Board {
         posted.status = status;
     }
 
-    /// What is up now.
+    /// Return the newest snapshot and the history.
     fn read(&self) -> Posted {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -229,7 +229,7 @@ struct Refusal(StatusCode, String);
 /// An answer, or why there is none.
 type Answered = Result<Response<String>, Refusal>;
 
-/// The page for people. The browser runs its script and no other.
+/// Render the page for people. The browser runs its script and no other.
 fn people(request: &Request, source: &Source) -> Answered {
     let boards = &source.boards;
     // Whoever names no volume sees the first one, with links to the others.
@@ -259,7 +259,7 @@ fn people(request: &Request, source: &Source) -> Answered {
     Ok(response)
 }
 
-/// The figures of all volumes.
+/// Render the figures of all volumes.
 fn prometheus(request: &Request, source: &Source) -> Answered {
     let wants = request.accept.as_deref().is_some_and(|accepted| accepted.contains(OPENMETRICS));
     let (format, media_type) = if wants {
@@ -279,8 +279,8 @@ fn status(request: &Request, source: &Source) -> Answered {
     Ok(json(&*source.boards.of(&request.query)?.read().status))
 }
 
-/// What other policies would do, which of them best, what that advises, and how the policy has chosen if
-/// it chooses by itself.
+/// Render the results of the shadows, the best of them, the advice, and the choices of a policy that chooses
+/// by itself.
 fn shadows(request: &Request, source: &Source) -> Answered {
     let posted = source.boards.of(&request.query)?.read();
     let status = &*posted.status;

@@ -77,7 +77,7 @@ impl CleaningSection {
         Ok(())
     }
 
-    /// What the engine cleans at a time of the day: everything within the window.
+    /// Return what the engine cleans at a time of the day: everything within the window.
     fn at(self, time: Time) -> Cleaning {
         let default = Cleaning::default();
         let ratio = self.dirty_ratio.unwrap_or(default.dirty_ratio_target);
@@ -90,7 +90,7 @@ impl CleaningSection {
         }
     }
 
-    /// What the engine cleans now.
+    /// Return what the engine cleans now.
     pub(crate) fn now(self) -> Cleaning {
         self.at(if self.window.is_some() { Zoned::now().time() } else { Time::midnight() })
     }

@@ -21,20 +21,20 @@ use super::new_flash::{NewFlash, new_flash};
 
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-/// How long to wait when the system refuses to accept a connection.
+/// Pause after the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why the flash of volumes stays.
 pub(crate) const NO_REPLACEMENT: &str = "the flash of several volumes cannot be replaced while the server runs: stop it, write the pages of \
      each volume back with `thermocline cache drain`, and start it with the new flash";
 
-/// What is to be replaced by what.
+/// The old flash and the new one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplaceOrder {
     /// The new flash.
     pub(crate) flash: PathBuf,
-    /// What the policy may keep there; as much as on the old one by default.
+    /// Capacity that the policy may use; by default, that of the old flash.
     pub(crate) size_bytes: Option<u64>,
     /// `true` if what the new flash holds is given up.
     pub(crate) forces_init: bool,
@@ -59,7 +59,7 @@ impl Replacement {
 }
 
 impl Config {
-    /// Where the server takes orders: by default beside the clients' socket, or that of
+    /// Return the path of the control socket: by default beside the clients' socket, or beside that of
     /// virtual machines.
     pub(crate) fn control_socket(&self) -> Option<PathBuf> {
         if let Some(control) = &self.control {
@@ -72,21 +72,21 @@ impl Config {
     }
 }
 
-/// What became of an order.
+/// Result of an order.
 enum Order {
     /// A replacement, whose end is still to come.
     Begun(mpsc::Receiver<Result<String>>),
     Over(Response<String>),
 }
 
-/// What the control socket and the server's loop share.
+/// State that the control socket and the server's loop share.
 #[derive(Clone)]
 pub(super) struct Control {
     shared: Arc<Mutex<Shared>>,
 }
 
 struct Shared {
-    /// That of the only export, or what volumes share and the rest of the first one.
+    /// Configuration of the only export; with volumes, the common keys and those of the first volume.
     config: Config,
     has_volumes: bool,
     /// The flash in use: the configuration may name another one already.
@@ -98,7 +98,7 @@ struct Shared {
 }
 
 impl Control {
-    /// Nothing is ordered yet.
+    /// Create an empty list of orders.
     pub(super) fn new(configs: &Volumes, backing_bytes: u64) -> Self {
         let config = configs.shared().clone();
         let shared = Shared {
@@ -116,22 +116,22 @@ impl Control {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The configuration was read again.
+    /// Take over a configuration that was read again.
     pub(super) fn set_config(&self, config: Config) {
         self.lock().config = config;
     }
 
-    /// A replacement that was ordered since.
+    /// Take the replacement that was ordered since the last call.
     pub(super) fn take_order(&self) -> Option<Replacement> {
         self.lock().ordered.take()
     }
 
-    /// Another replacement may be ordered.
+    /// Permit another replacement, because the last one has ended.
     pub(super) fn has_ended(&self) {
         self.lock().is_replacing = false;
     }
 
-    /// The server uses that flash from now on.
+    /// Record the flash that the server uses from now on.
     pub(super) fn has_taken(&self, flash: PathBuf) {
         self.lock().flash = Some(flash);
     }
@@ -188,7 +188,7 @@ impl Control {
         }
     }
 
-    /// Takes the order of a connection. The end of a replacement is awaited in a thread of its own.
+    /// Take the order of a connection. A thread of its own waits for the end of a replacement.
     fn serve(&self, stream: UnixStream, server: &Handle) {
         let mut connection = Connection::new(&stream);
         let mut request = match connection.next_request() {
@@ -258,7 +258,7 @@ impl Control {
     }
 }
 
-/// How an order ended.
+/// Answer with the result of an order.
 fn said(ended: Result<String>) -> Response<String> {
     match ended {
         Ok(text) => response(StatusCode::OK, TEXT_TYPE, text),

@@ -24,7 +24,7 @@ use super::config::{Config, IoEngine};
 /// Threads that drive devices where `io_uring` does not.
 const THREADS: usize = 32;
 
-/// How long a device in use is waited for before that is said.
+/// Time after which the log reports that the server waits for a device in use.
 const QUIET_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whatever drives the devices.
@@ -239,8 +239,8 @@ pub(super) fn initialise(
     Ok(flash)
 }
 
-/// One driver for the flash, if there is one, and a backing store that is a file. It has the files
-/// that were locked: they stay so until it ends.
+/// Create one driver for the flash, if there is one, and a backing store that is a file. It takes the locked
+/// files, which stay locked until it ends.
 pub(crate) fn drive_files(
     engine: IoEngine,
     frames: &Arc<Frames>,
@@ -258,7 +258,7 @@ pub(crate) fn drive_files(
     )
 }
 
-/// A driver for the flash, if there is one, beside that of an export.
+/// Create a driver for the flash, if there is one, beside that of an export.
 pub(crate) fn drive_nbd(
     engine: IoEngine,
     frames: &Arc<Frames>,
@@ -278,7 +278,7 @@ pub(crate) fn drive_nbd(
     Ok(AnyDriver::Split(Box::new(split)))
 }
 
-/// A ring if the configuration wants one or the system has one, threads otherwise.
+/// Create a ring if the configuration asks for one or the system has one, and threads otherwise.
 fn ring_or_threads(
     engine: IoEngine,
     uring: impl Fn() -> Result<io::Result<UringDriver>>,

@@ -24,8 +24,8 @@ pub(crate) enum Beginning {
     Alone(FirstNote),
 }
 
-/// What the note is to say before the first write. A start that fails before that leaves the note as
-/// the last stop did, but for saying that a start began.
+/// Content that the note needs before the first write. A start that fails before that leaves the note as the
+/// last stop did, but for saying that a start began.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstNote(pub(crate) Option<(NotePlace, SideFile)>);
 
@@ -118,7 +118,7 @@ impl Beginning {
 /// An epoch that begins in the background for a shard, or has begun.
 #[derive(Debug, Default)]
 pub(crate) struct Begins {
-    /// What the thread says at its end; none once that was taken, or without a thread.
+    /// Result of the thread; `None` once it was taken, or without a thread.
     thread: Option<Receiver<Result<Flash>>>,
     failed: Option<Error>,
 }

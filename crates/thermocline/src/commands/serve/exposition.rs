@@ -9,7 +9,7 @@ use thermocline_engine::figures::{About, Kind, Value};
 
 use super::status::{Latency, Status};
 
-/// What all metrics' names begin with.
+/// Prefix of all metrics' names.
 pub(super) const PREFIX: &str = "thermocline_";
 
 /// A text format.
@@ -167,7 +167,7 @@ impl<'a> Family<'a> {
     }
 }
 
-/// What the samples of a family are called; those of a histogram have further endings.
+/// Return the name of a family's samples; those of a histogram have further suffixes.
 pub(super) fn sample_name(about: &About) -> String {
     let ending = match about.kind {
         Kind::Counter => "_total",
@@ -177,7 +177,7 @@ pub(super) fn sample_name(about: &About) -> String {
     format!("{PREFIX}{}{ending}", about.metric)
 }
 
-/// A name and the unit that it ends with.
+/// Split a name from the unit at its end.
 fn without_unit(name: &str) -> (&str, Option<Unit>) {
     let units = [("_bytes", Unit::Bytes), ("_seconds", Unit::Seconds)];
     let stripped =

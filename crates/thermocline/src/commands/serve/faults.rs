@@ -14,7 +14,7 @@ pub(crate) struct Fault {
     pub(crate) text: String,
 }
 
-/// What an engine counts that should never happen, and what to say of it.
+/// A counter of events that should never happen, and the sentence that reports it.
 struct Counted {
     count: fn(&Status) -> u64,
     one: &'static str,
@@ -72,7 +72,7 @@ fn errors(device: &DeviceStatus) -> u64 {
     device.figures.count("errors")
 }
 
-/// All faults, those that last first. `before` is an earlier snapshot, from `window` ago in words.
+/// Return all faults, those that last first. `before` is a snapshot from `window` ago.
 pub(crate) fn faults(now: &Status, before: &Status, window: &str) -> Vec<Fault> {
     let past = COUNTED.iter().filter_map(|counted| {
         let (count, earlier) = ((counted.count)(now), (counted.count)(before));
@@ -90,7 +90,7 @@ pub(crate) fn faults(now: &Status, before: &Status, window: &str) -> Vec<Fault> 
     lasting.chain(past).collect()
 }
 
-/// What is wrong now.
+/// Return a sentence for each fault that lasts.
 fn lasting(now: &Status) -> Vec<String> {
     let mut faults = vec![];
     if now.is_flash_configured && !now.has_flash {

@@ -1,4 +1,4 @@
-//! What the figures were: snapshots of the last hour, and the shadows and the wear of the last day.
+//! History of the figures: snapshots of the last hour, and the shadows and the wear of the last day.
 //!
 //! One snapshot a minute is kept, so that all of it is bounded: about 60 snapshots of 8 KiB, and 1442
 //! points of a few words for each shadow. Readers share them; nobody who reads keeps the engine waiting.
@@ -24,7 +24,7 @@ pub(crate) struct History {
     day: VecDeque<Arc<DayPoint>>,
 }
 
-/// What is kept for a day.
+/// Point of the history of a day.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DayPoint {
     pub(super) uptime_s: f64,
@@ -32,11 +32,11 @@ pub(super) struct DayPoint {
     pub(super) flash_written_bytes: u64,
     /// When the shadows began. Points of other shadows cannot be compared.
     pub(super) shadow_start_s: f64,
-    /// What each shadow would have done since.
+    /// Figures of each shadow.
     pub(super) shadows: Vec<ShadowTotals>,
 }
 
-/// What a shadow would have done since it began.
+/// Figures of a shadow since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ShadowTotals {
     /// Time of all transfers by the cost model, in milliseconds.
@@ -50,7 +50,7 @@ pub(super) struct ShadowTotals {
 }
 
 impl DayPoint {
-    /// What is kept of a snapshot.
+    /// Keep the figures of a snapshot that the history needs.
     pub(super) fn of(status: &Status) -> Self {
         let totals = status.shadows.iter().map(|shadow| {
             let accesses = shadow.accesses as f64;
@@ -88,13 +88,13 @@ impl History {
         }
     }
 
-    /// The newest snapshot that is at least an hour older than this one, or else the first.
+    /// Return the newest snapshot that is at least an hour older than this one, or else the first.
     pub(super) fn hour_before(&self, now: &Status) -> Option<&Arc<Status>> {
         let beginning = now.uptime_s - HOUR_S;
         self.hour.iter().rev().find(|one| one.uptime_s <= beginning).or(self.hour.front())
     }
 
-    /// The points of the last day, oldest first.
+    /// Return the points of the last day, oldest first.
     pub(super) fn day(&self, now: &Status) -> impl DoubleEndedIterator<Item = &DayPoint> {
         let beginning = now.uptime_s - DAY_S - STEP_S;
         self.day.iter().map(Arc::as_ref).filter(move |point| point.uptime_s > beginning)
@@ -109,7 +109,7 @@ mod tests {
         Arc::new(Status { uptime_s, ..Status::default() })
     }
 
-    /// A history of snapshots four times a second.
+    /// Return a history of snapshots four times a second.
     fn after(seconds: u32) -> History {
         let mut history = History::default();
         for quarter in 1..=4 * seconds {

@@ -43,14 +43,14 @@ impl Waits for UnixStream {
 #[derive(Debug)]
 pub(super) struct Connection<'a, S> {
     stream: &'a S,
-    /// What came and is not taken yet.
+    /// Input that was received and not yet parsed.
     input: Vec<u8>,
     /// When the next answer must have been sent.
     deadline: Instant,
     is_over: bool,
 }
 
-/// What a client asks.
+/// Request of a client.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: Method,
@@ -70,7 +70,7 @@ where
     S: Waits,
     &'a S: Read + Write,
 {
-    /// A connection whose client may send its first request now.
+    /// Wrap a connection whose client may send its first request now.
     pub(super) fn new(stream: &'a S) -> Self {
         Self { stream, input: vec![], deadline: Instant::now() + ANSWER_LIMIT, is_over: false }
     }
@@ -157,7 +157,7 @@ where
     }
 }
 
-/// An answer of this kind.
+/// Return an answer of this content type.
 pub(super) fn response(
     status: StatusCode,
     media_type: &'static str,
@@ -169,7 +169,7 @@ pub(super) fn response(
     response
 }
 
-/// An answer that is all in its status.
+/// Return an answer that has a status and no body.
 pub(super) fn empty(status: StatusCode) -> Response<String> {
     let mut response = Response::new(String::new());
     *response.status_mut() = status;
@@ -195,7 +195,7 @@ enum Next {
     Closes,
 }
 
-/// The request that the input begins with and its length, if all of it is there.
+/// Parse the request at the start of the input. `None` if it is incomplete; else the request and its length.
 fn parse(input: &[u8]) -> Result<Option<(Request, usize)>, StatusCode> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut headers);
@@ -247,7 +247,7 @@ fn parse(input: &[u8]) -> Result<Option<(Request, usize)>, StatusCode> {
     Ok(Some((request, head_bytes + body_bytes)))
 }
 
-/// The head of an answer.
+/// Format the head of an answer.
 fn head(response: &Response<String>, next: Next) -> Vec<u8> {
     let status = response.status();
     let reason = status.canonical_reason().unwrap_or_default();

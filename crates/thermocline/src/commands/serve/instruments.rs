@@ -1,4 +1,4 @@
-//! What an engine does, seen from beside: latencies, shadows, a recording, and a snapshot of it all.
+//! Instruments of an engine: latencies, shadows, a recording, and snapshots of them all.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use super::status::{
 /// An incident ends when nothing has failed for so long.
 const INCIDENT_ENDS: Duration = Duration::from_mins(1);
 
-/// What is kept of a running engine.
+/// Measurements of a running engine.
 pub(crate) struct Instruments {
     latencies: Shared<Latencies>,
     observed: Shared<Observed>,
@@ -36,7 +36,7 @@ pub(crate) struct Instruments {
     /// Bytes that it is rated to be written.
     flash_rated_written_bytes: Shared<Option<u64>>,
     flash_incident: Shared<Incident>,
-    /// How many changes of the candidate in force the log has.
+    /// Number of changes of the candidate in force that were logged.
     switches_logged: Shared<u64>,
 }
 
@@ -50,7 +50,7 @@ struct Latencies {
     flush: Latency,
 }
 
-/// What sees every access.
+/// Observers of every access.
 #[derive(Debug, Default)]
 struct Observed {
     shadows: Option<Watching>,
@@ -84,7 +84,7 @@ impl Meter for LatencyMeter {
 }
 
 impl Instruments {
-    /// Watches a shard from now on; if its flash fails, the note is told.
+    /// Watch a shard. If its flash fails, this informs the note.
     ///
     /// # Errors
     /// A shadow that cannot be, or a file that cannot be written.
@@ -149,7 +149,7 @@ impl Instruments {
         *logged = choosing.switches;
     }
 
-    /// Who is told how long requests took.
+    /// Return the meter that takes the times of requests.
     pub(crate) fn meter(&self) -> Box<dyn Meter> {
         Box::new(LatencyMeter(Arc::clone(&self.latencies)))
     }
@@ -204,7 +204,7 @@ impl Instruments {
         lock(&self.observed).recording = None;
     }
 
-    /// Everything as it stands, with so many clients.
+    /// Take a snapshot with this number of clients.
     pub(crate) fn status(&self, engine: &mut Engine<AnyDriver>, clients: usize) -> Status {
         let shard = engine.shard();
         let (counters, options) = (shard.counters(), shard.options());

@@ -24,7 +24,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// How two shards were left.
+    /// Combine the states in which two shards were left.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self {
             is_orderly: self.is_orderly && other.is_orderly,
@@ -56,7 +56,7 @@ pub(crate) struct Note {
 /// The flash that the note names.
 #[derive(Debug)]
 struct Known {
-    /// What the note says while that flash works.
+    /// Content of the note while that flash works.
     running: SideFile,
     flash: KnownFlash,
     /// `true` if the epoch of the flash is durable. Until then the note stays as the start wrote it.
@@ -84,7 +84,7 @@ impl Known {
         Self { running, flash, has_begun: false, is_stored: true, has_given_up }
     }
 
-    /// What the note should say now.
+    /// Return the content that the note should have now.
     fn side_file(&self) -> SideFile {
         match self.flash {
             KnownFlash::Used(_) => self.running,
@@ -95,7 +95,7 @@ impl Known {
 }
 
 impl Note {
-    /// The note that says `running` while the engine serves with that flash. Nothing is written yet.
+    /// Create a note that says `running` while the engine serves with that flash. This writes nothing yet.
     pub(super) fn new(
         place: &NotePlace,
         running: SideFile,
@@ -116,7 +116,7 @@ impl Note {
         })
     }
 
-    /// The shards are served there.
+    /// Set the server that serves the shards.
     pub(super) fn is_served_by(&self, server: Handle) {
         drop(self.server.set(server));
     }
@@ -131,8 +131,8 @@ impl Note {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// Says, before the first write, that the flash may have newer bytes than the backing store, or that
-    /// it failed meanwhile.
+    /// Write to the note, before the first write, that the flash may have newer bytes than the backing store,
+    /// or that it failed meanwhile.
     ///
     /// # Errors
     /// If the note cannot be written.
@@ -226,7 +226,7 @@ impl Note {
         }
     }
 
-    /// The note says what it should.
+    /// Record that the note has the content that it should have.
     fn has_stored(&self, known: &mut Known) {
         known.is_stored = true;
         let is_failed = matches!(known.flash, KnownFlash::Failed);

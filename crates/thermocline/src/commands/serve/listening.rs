@@ -95,7 +95,7 @@ fn settings(config: &Config, clients_max: usize, shards: usize) -> Result<Settin
     })
 }
 
-/// The export of a volume in each server, with its ways in beside the clients' sockets.
+/// Return the export of a volume in each server, with its doors besides the NBD sockets.
 fn export(
     config: &Config,
     services: Vec<Sharded<AnyDriver>>,

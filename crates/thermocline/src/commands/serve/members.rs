@@ -54,7 +54,7 @@ pub(super) struct Seat<'a> {
 }
 
 impl<'a> Seat<'a> {
-    /// The seat of a shard that has not begun to serve.
+    /// Create the seat of a shard that has not begun to serve.
     pub(super) fn new(begins: Begins, instruments: &'a Instruments, config: &Config) -> Self {
         Self { begins, instruments, cleaning: config.cleaning }
     }
@@ -84,7 +84,7 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Serves, as any thread but the first, until all are to stop.
+    /// Serve as any thread but the first until all are to stop.
     ///
     /// # Errors
     /// As [`Server::run`].
@@ -115,7 +115,7 @@ impl Member<'_> {
         })
     }
 
-    /// The same as the first thread.
+    /// Serve as the first thread, which also posts snapshots and takes orders, until all are to stop.
     ///
     /// # Errors
     /// As [`Server::run`].
@@ -153,7 +153,7 @@ impl Member<'_> {
     }
 }
 
-/// Where the flash failed another shard, this one gives it up, too.
+/// Give up this shard's flash if the flash has failed another shard.
 fn share_failure(note: Option<&Note>, service: &mut Service) {
     if note.is_some_and(Note::has_failed) {
         service.inner_mut().engine_mut().shard_mut().give_up_flash();
@@ -180,7 +180,7 @@ impl Snapshots {
         Self { board, newest: Mutex::new(vec![None; shards]) }
     }
 
-    /// A newer snapshot of a shard. Once all have one, it goes up.
+    /// Store the newer snapshot of a shard. Once all shards have one, post their sum.
     fn post(&self, shard: usize, status: Status) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest[shard] = Some(status);

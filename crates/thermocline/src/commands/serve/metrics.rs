@@ -244,7 +244,7 @@ impl Collector for Snapshots {
     }
 }
 
-/// The rows of the engine's tables that are in [`Status::figures`].
+/// Return the rows of the engine's tables that are in [`Status::figures`].
 pub(crate) fn engine_figures() -> impl Iterator<Item = &'static About> {
     let counted = COUNTER_FIGURES.iter().map(|figure| &figure.about);
     SHARD_FIGURES.iter().map(|figure| &figure.about).chain(counted)

@@ -62,7 +62,8 @@ use self::shadows::Wanted;
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
-/// How long the engine waits at its end for devices of which nothing succeeds, and how often it looks.
+/// Longest wait of an engine that ends for devices on which no operation succeeds, and the interval between
+/// looks.
 const REST_LIMIT: Duration = Duration::from_secs(20);
 const REST_POLL: Duration = Duration::from_micros(200);
 
@@ -177,7 +178,7 @@ fn run_server(
     leave_ways(served, ways.machines, devices)
 }
 
-/// Watches the shards of a volume.
+/// Watch the shards of a volume.
 fn watch(config: &Config, shadows: &[Wanted], opened: &mut Opened) -> Result<Vec<Instruments>> {
     let Opened { engines, note, .. } = opened;
     let of = |engine: &mut Engine<AnyDriver>| {
@@ -248,7 +249,7 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// The clients of a thread that use a volume.
+    /// Count the clients of a thread that use a volume.
     fn clients(&self, server: &Handle, volume: usize) -> usize {
         if self.are_named { server.clients_of(volume) } else { server.clients() }
     }

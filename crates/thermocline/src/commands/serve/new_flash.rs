@@ -17,13 +17,13 @@ use crate::bytes::Bytes;
 pub(crate) struct NewFlash {
     pub(crate) path: PathBuf,
     pub(crate) file: DeviceFile,
-    /// What the policy may keep there.
+    /// Capacity that the policy may use.
     pub(crate) pages: u32,
     pub(crate) policy: PolicyOptions,
     pub(crate) contents: Flash,
 }
 
-/// Opens, locks and sets up the flash that is to take the place of another.
+/// Open, lock and set up the flash that replaces another.
 ///
 /// # Errors
 /// A flash that cannot be used, or holds something.

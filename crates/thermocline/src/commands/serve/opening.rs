@@ -32,7 +32,7 @@ pub(crate) struct Opened {
     pub(crate) engines: Vec<Engine<AnyDriver>>,
     /// The note beside the backing store, as long as a flash may be newer.
     pub(crate) note: Option<Arc<Note>>,
-    /// What comes before the first write.
+    /// Steps before the first write.
     pub(crate) beginning: Beginning,
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
     Ok(opened)
 }
 
-/// The words in front of an error of the flash.
+/// Return the words that precede an error of the flash.
 fn in_flash(volumes: &Volumes) -> String {
     let path = volumes.each().iter().find_map(|config| config.flash.as_ref());
     path.map_or_else(String::new, |flash| format!("`flash.path`: `{}`", flash.path.display()))
@@ -212,14 +212,14 @@ impl<'a> Store<'a> {
         Ok(self.note.as_ref().map(NotePlace::load).transpose()?.flatten())
     }
 
-    /// Bytes that it needs on the flash.
+    /// Return the bytes that the volume needs on the flash.
     fn region_bytes(&self) -> u64 {
         let options = &self.each[0];
         let layout = Layout::new(options.slots(), options.page_bytes);
         FlashSet::bytes(&layout, &options.share.map)
     }
 
-    /// The words in front of an error of its flash.
+    /// Return the words that precede an error of the flash.
     fn in_flash(&self) -> String {
         let path = self.config.flash.as_ref().map_or(Path::new(""), |flash| &flash.path);
         format!("`flash.path`: `{}`", path.display())
@@ -318,12 +318,12 @@ impl Planned<'_> {
     }
 }
 
-/// The words in front of an error of a backing store.
+/// Return the words that precede an error of a backing store.
 fn in_backing(place: &BackingLocation) -> String {
     format!("`{}`: `{place}`", place.key())
 }
 
-/// The part of the flash that a volume has; all of it without `[[volume]]`.
+/// Return a volume's part of the flash; all of it without `[[volume]]`.
 fn part_of(flash: &DeviceFile, region: Option<&Region>) -> Result<DeviceFile> {
     match region.and_then(Region::range) {
         Some(range) => Ok(flash.region(range)?),
@@ -331,7 +331,7 @@ fn part_of(flash: &DeviceFile, region: Option<&Region>) -> Result<DeviceFile> {
     }
 }
 
-/// The error of a flash that does not fit the options; a region keeps the size that it was given.
+/// Return the error of a flash that does not fit the options, with its remedy: a region keeps its size.
 fn remedied(error: OpenError, region: Option<&Region>) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match region {
@@ -344,7 +344,7 @@ fn remedied(error: OpenError, region: Option<&Region>) -> anyhow::Error {
     }
 }
 
-/// The shards, on a flash that was found or set up, or without one.
+/// Open the shards, with the flash that was found or set up, or without one.
 fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<Vec<Shard>> {
     let Some((flash, is_found)) = flash else {
         return each.into_iter().map(|options| Ok(Shard::new(options)?)).collect();
@@ -354,7 +354,7 @@ fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<V
     regions.map(|(options, flash)| Ok(open(options, flash)?)).collect()
 }
 
-/// The drivers of all shards of a volume. Those who write to the same device share its syncs.
+/// Create the drivers of all shards of a volume. Drivers that write to the same device share its syncs.
 fn drive(
     engine: IoEngine,
     shards: &[Shard],
@@ -382,7 +382,7 @@ fn drive(
     each.collect()
 }
 
-/// A driver whose syncs are joined with those of others, if there are any.
+/// Join the syncs of a driver with those of others, if there are any.
 fn joint(
     driver: AnyDriver,
     flash: Option<JointMember>,
@@ -432,8 +432,8 @@ fn find(place: &BackingLocation, config: &Config, caching: Caching) -> Result<(B
     }
 }
 
-/// The fingerprint of a backing store, if one is wanted. An export is connected to again for the
-/// engine, because its server may take one client at a time.
+/// Read the fingerprint of a backing store, if one is wanted. For an export this makes a connection of its
+/// own, because its server may take one client at a time.
 fn sample(
     backing: Backing,
     wanted: Option<(Uuid, u64)>,

@@ -27,7 +27,7 @@ use super::status::RecordingStatus;
 const BATCH_RUNS: usize = 4096;
 /// Batches that wait to be written, at most.
 const QUEUE_BATCHES: usize = 64;
-/// What waits for the end of its frame is written after so long: a `kill -9` loses no more.
+/// Longest time that accesses wait for their frame to fill: a `kill -9` loses no more than that.
 const FRAME_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A recording that goes on.
@@ -47,7 +47,7 @@ pub(crate) struct Recording {
     bypasses: u64,
 }
 
-/// What is handed over at once.
+/// Accesses handed to the writing thread in one message.
 #[derive(Debug, Default)]
 struct Batch {
     /// Accesses that were dropped before these.
@@ -121,7 +121,7 @@ impl Recording {
         }
     }
 
-    /// What the configuration said.
+    /// Return the `[record]` section of the configuration.
     pub(crate) const fn section(&self) -> &Record {
         &self.section
     }
@@ -137,7 +137,7 @@ impl Recording {
         }
     }
 
-    /// A request begins.
+    /// Note that a request begins.
     #[inline]
     fn request(&mut self) {
         let elapsed_ns = self.start.elapsed().as_nanos();
@@ -145,7 +145,7 @@ impl Recording {
         self.is_run_open = false;
     }
 
-    /// The policy was asked about a page.
+    /// Record a page access that the policy handled.
     #[inline]
     fn access(&mut self, page: u64, op: Op) {
         self.accesses += 1;
@@ -165,7 +165,7 @@ impl Recording {
         }
     }
 
-    /// A page was accessed without asking the policy.
+    /// Count pages that were accessed without the policy.
     #[inline]
     fn bypass(&mut self, pages: u64) {
         self.bypasses += pages;
@@ -195,7 +195,7 @@ impl Recording {
         self.batch = batch;
     }
 
-    /// How it goes.
+    /// Return the state of the recording.
     pub(crate) fn status(&self) -> RecordingStatus {
         RecordingStatus {
             path: self.section.path.clone(),
@@ -255,7 +255,7 @@ impl Run {
 /// The files of a recording, one after the other.
 struct Files {
     section: Record,
-    /// What the trace is of, for those who look into a file.
+    /// Description of the trace, for people who look into the file.
     about: String,
     page_bytes: u64,
     progress: Arc<Progress>,
@@ -354,7 +354,7 @@ fn next(batches: &Receiver<Batch>, frame_due: Option<Instant>) -> Next {
     }
 }
 
-/// What an engine is, in a line.
+/// Describe an engine in one line.
 fn about(options: &Options) -> String {
     format!(
         "page accesses of an engine as its policy saw them; policy {}, pages of {} B, {} in RAM, {} on flash, {} on disk",
@@ -424,7 +424,7 @@ mod tests {
         )
     }
 
-    /// What a file holds, and what reading it counted.
+    /// Return the requests of a file, and the counts of its reader.
     fn read(path: &Path) -> (Vec<thermocline_trace::Request>, ReadCounts) {
         let mut reader = Reader::open(path, &ReadOptions::default()).unwrap();
         let (mut all, mut batch) = (vec![], vec![]);

@@ -32,18 +32,18 @@ impl Region {
         self.is_new
     }
 
-    /// Where it is, in bytes of the flash; nothing if it is still to be made.
+    /// Return the region's range in bytes of the flash, or `None` if the region is still to be made.
     pub(super) fn range(&self) -> Option<Range<u64>> {
         self.range.clone()
     }
 
-    /// The command that removes it.
+    /// Return the command that removes the volume.
     pub(super) fn removal(&self) -> String {
         removal(&self.name)
     }
 }
 
-/// The command that removes a volume.
+/// Return the command that removes the volume.
 fn removal(name: &str) -> String {
     format!("`thermocline cache remove-volume FLASH --volume {name} --backing BACKING`")
 }
@@ -89,7 +89,7 @@ impl Regions {
         Ok(Self { directory, regions })
     }
 
-    /// The region of a volume, if it has or gets one.
+    /// Return the region that a volume has or gets, if any.
     pub(super) fn of(&self, name: &str) -> Option<&Region> {
         self.regions.iter().find(|region| region.name == name)
     }
@@ -139,7 +139,7 @@ fn add(directory: &mut Directory, flash: &mut DeviceFile, name: &str, bytes: u64
     }
 }
 
-/// The directory of a flash; none if the flash is blank or is to be given up.
+/// Read the directory of a flash; `None` if the flash is blank or is to be given up.
 fn directory(flash: &mut DeviceFile, force_init: bool) -> Result<Option<Directory>> {
     match Directory::read(flash) {
         Ok(Some(directory)) => return Ok(Some(directory)),
@@ -164,7 +164,7 @@ fn directory(flash: &mut DeviceFile, force_init: bool) -> Result<Option<Director
     }
 }
 
-/// The error of a volume that the configuration does not have.
+/// Return the error of a volume that is on the flash and not in the configuration.
 fn left_over(flash: &DeviceFile, name: &str, range: Range<u64>) -> anyhow::Error {
     let found = flash.region(range).map_err(FlashError::from);
     let found = found.and_then(|mut region| FlashSet::read(&mut region));

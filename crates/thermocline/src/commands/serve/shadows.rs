@@ -72,14 +72,14 @@ impl Watching {
         self.shadows.take_over(former.shadows) == now.len() && before == now
     }
 
-    /// What each shadow found so far.
+    /// Return the results of all shadows.
     pub(crate) fn status(&self) -> Vec<ShadowStatus> {
         let estimates = self.shadows.estimates().into_iter().zip(&self.adoptions);
         estimates.map(|(one, adoption)| ShadowStatus::new(one, adoption.clone())).collect()
     }
 }
 
-/// All shadows that a configuration asks for.
+/// Parse all shadows that a configuration names.
 ///
 /// # Errors
 /// A shadow that cannot be, and why.
@@ -87,7 +87,7 @@ pub(crate) fn options(config: &Config) -> Result<Vec<Wanted>> {
     config.shadow.iter().map(|text| one(config, text)).collect()
 }
 
-/// The policy that runs, as a shadow, if it is not among those.
+/// Return the running policy as a shadow, unless the configuration names it as one.
 fn running(config: &Config, wanted: &[Wanted]) -> Result<Option<Wanted>> {
     if wanted.iter().any(|one| one.adoption.takes == Takes::Nothing) {
         return Ok(None);
@@ -103,7 +103,7 @@ fn running(config: &Config, wanted: &[Wanted]) -> Result<Option<Wanted>> {
     one(config, &format!("{}{separator}{parameters}", config.policy.name)).map(Some)
 }
 
-/// One shadow: `NAME` or `NAME:key=value,...`.
+/// Parse one shadow: `NAME` or `NAME:key=value,...`.
 fn one(config: &Config, text: &str) -> Result<Wanted> {
     let context = || format!("`shadow`: \"{text}\"");
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
@@ -148,7 +148,7 @@ fn one(config: &Config, text: &str) -> Result<Wanted> {
     Ok(Wanted { options, adoption })
 }
 
-/// What it takes to run a policy with these parameters on tiers of so many pages.
+/// Return the steps that put a policy with these parameters in force on tiers of these pages.
 fn adoption(
     config: &Config,
     entry: &PolicyEntry,
@@ -185,7 +185,7 @@ fn adoption(
     Ok(Adoption { takes, configuration })
 }
 
-/// A parameter as TOML: a number or a truth value as it is, other words in quotes.
+/// Format a parameter as TOML: a number or a truth value as it is, other words in quotes.
 fn value(text: &str) -> String {
     let is_plain = text.parse::<i64>().is_ok()
         || matches!(text, "true" | "false")
@@ -197,7 +197,7 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// A size in pages; a multiple is one of the engine's own.
+/// Parse a size in pages; a multiple is one of the engine's own.
 fn size(config: &Config, text: &str, own_pages: u32) -> Result<u32> {
     let size: TierSize = text.parse()?;
     ensure!(
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// The example with other words in the place of its sections for policy and sizes.
+    /// Return the example with other words in the place of its sections for policy and sizes.
     fn with(changes: &str) -> Config {
         let mut config: toml::Table = EXAMPLE.parse().unwrap();
         for (section, change) in changes.parse::<toml::Table>().unwrap() {

@@ -1,4 +1,4 @@
-//! What a start finds: the note, the flash, and the fingerprint of the backing store.
+//! State at a start: the note, the flash, and the fingerprint of the backing store.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use tracing::{info, warn};
 use super::config::Config;
 use crate::backing::BackingLocation;
 
-/// How long an engine that ends waits for the fingerprint of its backing store.
+/// Longest wait of an engine that ends for the fingerprint of its backing store.
 const FINGERPRINT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes that a fingerprint reads at a time, at least.
 const SAMPLE_BYTES: usize = 4096;
 
-/// What was found on the devices. Nothing was changed.
+/// State of the devices. Nothing was changed.
 pub(crate) struct Looked {
     pub(crate) found: FoundSet,
     /// The flash, if it is one.
@@ -59,7 +59,7 @@ pub(crate) fn look(
     Ok(Looked { found: FoundSet { found, regions }, flash })
 }
 
-/// The error of a flash for which the configuration has another number of shards.
+/// Return the error of a flash for which the configuration has another number of shards.
 fn of_other_shards(error: FlashError, flash: &FlashSet) -> anyhow::Error {
     let shards = flash.superblock().share.map.number();
     explained(error).context(format!("the configuration may say `shards = {shards}` again"))
@@ -81,7 +81,7 @@ fn can_force(error: &FlashError) -> bool {
     )
 }
 
-/// An error of a flash, and that force can help where it can.
+/// Return an error of a flash; it mentions `--force-init` if that can help.
 pub(super) fn explained(error: FlashError) -> anyhow::Error {
     let can_force = can_force(&error);
     let error = anyhow::Error::new(error);
@@ -92,7 +92,7 @@ pub(super) fn explained(error: FlashError) -> anyhow::Error {
     }
 }
 
-/// What is to be done with what was found, or why it must not be; says what was noticed.
+/// Decide what to do with what was found, or why the server must not start; log what was noticed.
 ///
 /// # Errors
 /// A flash and a backing store that must not be used together.
@@ -113,7 +113,7 @@ pub(crate) enum BackingAtEnd {
 }
 
 impl BackingAtEnd {
-    /// The backing store at a place, which is open if it is a file or block device.
+    /// Locate the backing store, which is open if it is a file or block device.
     ///
     /// # Errors
     /// What the system says.
@@ -131,7 +131,8 @@ impl BackingAtEnd {
         }
     }
 
-    /// Its fingerprint. A device that does not answer does not keep the engine from ending.
+    /// Read the fingerprint of the backing store. If a device does not answer in time, the engine ends
+    /// without it.
     pub(crate) fn fingerprint(&self, cache: Uuid, size_bytes: u64) -> Option<Fingerprint> {
         let (sender, taken) = mpsc::channel();
         let take: Box<dyn FnOnce() -> Option<Fingerprint> + Send> = match self {
@@ -162,7 +163,7 @@ impl BackingAtEnd {
     }
 }
 
-/// The fingerprint of the first bytes of a file or block device; none if it cannot be read.
+/// Read the fingerprint of the first bytes of a file or block device; `None` if it cannot be read.
 pub(crate) fn fingerprint_of_file(
     file: &DeviceFile,
     cache: Uuid,
@@ -175,7 +176,7 @@ pub(crate) fn fingerprint_of_file(
     warned(take().map_err(Into::into))
 }
 
-/// The same of an export.
+/// Read the fingerprint of the first bytes of an export; `None` if it cannot be read.
 pub(crate) fn fingerprint_of_export(
     backing: NbdBacking,
     cache: Uuid,

@@ -1,4 +1,4 @@
-//! What an engine says of itself while it runs: one snapshot, for metrics, JSON and `top`.
+//! Snapshots of a running engine, for metrics, JSON and `top`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,8 @@ pub(crate) struct Status {
     /// The name of the export.
     #[serde(default)]
     pub(crate) export: String,
-    /// How many shards serve it. The figures are sums over them, the gauges of policies their means.
+    /// Number of shards that serve the export. The figures are sums over them, the gauges of policies their
+    /// means.
     #[serde(default = "one")]
     pub(crate) shards: u16,
     /// The policy's name.
@@ -54,16 +55,16 @@ pub(crate) struct Status {
     pub(crate) copies: PerTier<PerTier<u64>>,
     /// The ranges whose newest bytes are lost.
     pub(crate) lost: Vec<Extent>,
-    /// What the flash did.
+    /// Activity of the flash.
     pub(crate) flash: DeviceStatus,
     /// Bytes that the flash is rated to be written, if the configuration says so.
     #[serde(default)]
     pub(crate) flash_rated_written_bytes: Option<u64>,
-    /// What the backing store did.
+    /// Activity of the backing store.
     pub(crate) backing: DeviceStatus,
     /// Clients connected.
     pub(crate) clients: u64,
-    /// What the policy adapts.
+    /// Adaptive parameters of the policy.
     pub(crate) gauges: Vec<GaugeStatus>,
     /// How the policy has chosen, if it lets one of several decide.
     #[serde(default)]
@@ -73,7 +74,7 @@ pub(crate) struct Status {
     /// When the shadows began, in seconds since the start.
     #[serde(default)]
     pub(crate) shadow_start_s: f64,
-    /// What other policies would do.
+    /// Results of other policies.
     pub(crate) shadows: Vec<ShadowStatus>,
     /// How the recording goes, if there is one.
     pub(crate) recording: Option<RecordingStatus>,
@@ -100,7 +101,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The ranges of pages, which are in order.
+    /// Join pages, which are in order, to ranges.
     pub(crate) fn of_pages(pages: &[u64], page_bytes: u32) -> Vec<Self> {
         let runs = pages.chunk_by(|one, next| one + 1 == *next);
         let bytes = |pages: u64| pages * u64::from(page_bytes);
@@ -132,12 +133,12 @@ impl<T> PerTier<T> {
         add(&mut self.disk, &other.disk);
     }
 
-    /// A figure of each tier.
+    /// Return the figure of each tier.
     pub(crate) fn of(figure: impl Fn(Tier) -> T) -> Self {
         Self { ram: figure(Tier::RAM), flash: figure(Tier::FLASH), disk: figure(Tier::DISK) }
     }
 
-    /// The names of the tiers and their figures.
+    /// Return the figures with their names.
     pub(crate) fn named(&self) -> [(&'static str, &T); 3] {
         [("ram", &self.ram), ("flash", &self.flash), ("disk", &self.disk)]
     }
@@ -152,7 +153,7 @@ pub(crate) struct Found {
     pub(crate) bypass: u64,
 }
 
-/// What a device did.
+/// Activity of a device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct DeviceStatus {
     /// Bytes read, by purpose.
@@ -166,7 +167,7 @@ pub(crate) struct DeviceStatus {
     pub(crate) figures: Figures,
 }
 
-/// What a policy adapts.
+/// An adaptive parameter of a policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GaugeStatus {
     pub(crate) name: String,
@@ -174,7 +175,7 @@ pub(crate) struct GaugeStatus {
     pub(crate) value: f64,
 }
 
-/// What another policy would do.
+/// Result of another policy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ShadowStatus {
     pub(crate) name: String,
@@ -188,7 +189,7 @@ pub(crate) struct ShadowStatus {
     pub(crate) flash_writes_per_access: f64,
     pub(crate) disk_transfers_per_access: f64,
     pub(crate) io_ms_per_access: f64,
-    /// What it takes to put it in force.
+    /// Steps that put it in force.
     #[serde(flatten)]
     pub(crate) adoption: Adoption,
 }
@@ -200,7 +201,8 @@ pub(crate) struct ChoosingStatus {
     pub(crate) in_force: String,
     /// Number of changes so far.
     pub(crate) switches: u64,
-    /// What the best candidate would have saved had it decided all along; negative if changing has paid.
+    /// I/O time that the best candidate would have saved if it had decided all along; negative if changing
+    /// has paid.
     pub(crate) regret_ms_per_access: f64,
     pub(crate) candidates: Vec<CandidateStatus>,
     /// The last changes, oldest first.
@@ -319,7 +321,7 @@ impl DeviceStatus {
         self.figures.add(&other.figures);
     }
 
-    /// Bytes read and written, for all purposes.
+    /// Return the number of bytes read and written, for all purposes.
     pub(crate) fn transferred_bytes(&self) -> [u64; 2] {
         [&self.read_bytes, &self.written_bytes]
             .map(|purposes| purposes.iter().map(|(_, bytes)| bytes).sum())
@@ -336,7 +338,7 @@ impl Latency {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// One more time.
+    /// Record one more time.
     #[inline]
     pub(crate) fn record(&mut self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -348,18 +350,18 @@ impl Latency {
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
-    /// The upper bound of the last class, in seconds.
+    /// Return the upper bound of the last class, in seconds.
     pub(crate) fn longest_s() -> f64 {
         Self::bound_s(LATENCY_CLASSES - 1)
     }
 
-    /// The upper bound of a class, in seconds.
+    /// Return the upper bound of a class, in seconds.
     pub(crate) fn bound_s(class: usize) -> f64 {
         (LATENCY_BASE_NS << class) as f64 / 1e9
     }
 
-    /// The bound of the class that this share of all times reaches, in seconds; none if there were
-    /// none, or if it lies beyond all classes.
+    /// Return the bound of the class that this share of all times reaches, in seconds, or `None` if there
+    /// were none, or if it lies beyond all classes.
     pub(crate) fn quantile_s(&self, share: f64) -> Option<f64> {
         let wanted = share * self.count as f64;
         let mut seen = 0;
@@ -370,7 +372,7 @@ impl Latency {
         reached.map(Self::bound_s)
     }
 
-    /// The mean, in seconds; none if there were none.
+    /// Return the mean, in seconds, or `None` if there were none.
     pub(crate) fn mean_s(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / 1e9 / self.count as f64)
     }
@@ -400,7 +402,7 @@ impl Found {
         }
     }
 
-    /// These and others.
+    /// Add figures to these.
     pub(crate) const fn and(&self, other: &Self) -> Self {
         Self {
             ram: self.ram + other.ram,
@@ -410,12 +412,12 @@ impl Found {
         }
     }
 
-    /// All page accesses.
+    /// Return the number of page accesses.
     pub(crate) const fn total(&self) -> u64 {
         self.ram + self.flash + self.disk + self.bypass
     }
 
-    /// The places by their names.
+    /// Return the figures with their names.
     pub(crate) const fn named(&self) -> [(&'static str, u64); 4] {
         [("ram", self.ram), ("flash", self.flash), ("disk", self.disk), ("bypass", self.bypass)]
     }
@@ -456,7 +458,7 @@ impl Figures {
         }
     }
 
-    /// A figure that is a whole number; 0 if there is none.
+    /// Return a figure that is a whole number; 0 if there is none with this key.
     pub(crate) fn count(&self, key: &str) -> u64 {
         match self.value(key) {
             Value::Count(count) => count,
@@ -464,7 +466,7 @@ impl Figures {
         }
     }
 
-    /// A figure as a number, if there is one.
+    /// Return a figure as a number, or `None` if there is none with this key.
     pub(crate) fn real(&self, key: &str) -> Option<f64> {
         match self.value(key) {
             Value::Count(count) => Some(count as f64),
@@ -473,7 +475,7 @@ impl Figures {
         }
     }
 
-    /// A figure by its key.
+    /// Return a figure by its key.
     pub(crate) fn value(&self, key: &str) -> Value {
         let value = self.0.get(key);
         let count = value.and_then(serde_json::Value::as_u64).map(Value::Count);
@@ -527,7 +529,7 @@ impl Status {
         self.figures.add(&other.figures);
     }
 
-    /// The snapshot of an export, from those of its shards.
+    /// Combine the snapshots of an export's shards.
     pub(crate) fn of_shards(mut shards: impl Iterator<Item = Self>) -> Option<Self> {
         let mut all = shards.next()?;
         let mut count = 1.0;
@@ -541,14 +543,14 @@ impl Status {
         Some(all)
     }
 
-    /// The shadow with the least time of transfers, if one was seen.
+    /// Return the shadow with the least I/O time, or `None` if none has seen accesses.
     pub(crate) fn best_shadow(&self) -> Option<&ShadowStatus> {
         let seen = self.shadows.iter().filter(|shadow| shadow.sampled_accesses > 0);
         seen.min_by(|one, other| one.io_ms_per_access.total_cmp(&other.io_ms_per_access))
     }
 
-    /// What the best shadow of the engine's own sizes would have saved, in milliseconds per access; none
-    /// while the policy that runs is not among those that were seen.
+    /// Return the I/O time that the best shadow with the engine's own sizes would have saved, in milliseconds
+    /// per access; `None` until the running policy is among the shadows that have seen accesses.
     pub(crate) fn regret_ms_per_access(&self) -> Option<f64> {
         let seen = self.shadows.iter().filter(|shadow| shadow.sampled_accesses > 0);
         let same_sizes = seen.filter(|shadow| shadow.adoption.takes != Takes::Restart);

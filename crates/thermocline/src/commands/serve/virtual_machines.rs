@@ -16,7 +16,7 @@ const ID: &str = "thermocline";
 pub(super) type Doors = Vec<Vec<Box<dyn Door>>>;
 
 impl VhostUserSection {
-    /// Listens for virtual machines, whose rings are shared out to so many shards.
+    /// Listen for virtual machines, and spread their rings over the shards.
     pub(super) fn start(
         &self,
         export: &ExportInfo,

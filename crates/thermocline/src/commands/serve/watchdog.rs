@@ -16,7 +16,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// The watchdog that systemd asks for, by the variables of `sd_watchdog_enabled(3)`. Without
+    /// Create the watchdog that systemd asks for by the variables of `sd_watchdog_enabled(3)`. Without
     /// `WATCHDOG_PID` the request is for every process; `sd_notify` would ignore it.
     pub(super) fn from_environment() -> Self {
         let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().ok());
@@ -26,7 +26,7 @@ impl Watchdog {
         Self { interval, reported: Instant::now() }
     }
 
-    /// Reports, if half of the time has passed since the last report.
+    /// Report if half of the interval has passed since the last report.
     pub(super) fn beat(&mut self) {
         if self.interval.is_some_and(|interval| self.reported.elapsed() >= interval) {
             self.reported = Instant::now();

@@ -14,7 +14,7 @@ use thermocline_trace::PageSize;
 use crate::arguments::{CaptureArguments, ConvertOptions, Identity, Mmap};
 use crate::output;
 
-/// `trace convert --from`.
+/// Run `trace convert --from`.
 pub(super) fn convert_recording(source: &str, options: &ConvertOptions) -> Result<String> {
     let source: Source = source.parse()?;
     let page_size = options.reading.page_size.as_deref();

@@ -165,8 +165,8 @@ impl Controller {
         }
     }
 
-    /// I/O time per access that the best candidate would have saved if it had been in force all along,
-    /// in milliseconds; negative if changing has paid.
+    /// Return the I/O time per access that the best candidate would have saved if it had been in force all
+    /// along, in milliseconds; negative if changing has paid.
     pub(super) fn regret_ms_per_access(&self) -> f64 {
         let best_ms = self.total_ms.iter().copied().fold(f64::INFINITY, f64::min);
         (self.taken_ms - best_ms) / self.accesses.max(1) as f64

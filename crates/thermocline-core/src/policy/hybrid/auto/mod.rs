@@ -276,9 +276,8 @@ impl Policy for Auto {
         self.in_force.metadata_bytes() + self.choice.as_deref().map_or(0, of_choice)
     }
 
-    /// Reports for the tier of memory: the place of the candidate in force, from 1, among those
-    /// chosen; the number of changes; the regret, and each candidate's I/O time, in milliseconds
-    /// per access.
+    /// Report, for the tier of memory: the index of the candidate in force, from 1; the number of changes;
+    /// the regret, and each candidate's I/O time, in milliseconds per access.
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         let Some(choice) = &self.choice else { return };
         let controller = &choice.controller;

@@ -48,7 +48,7 @@ pub enum Held {
 }
 
 impl Message {
-    /// The message of a client that accesses a page which it does not hold.
+    /// Return the message of a client that accesses a page which it does not hold.
     pub const fn of_miss(page: PageId, op: Op) -> Self {
         match op {
             Op::Read => Self::Read { page },

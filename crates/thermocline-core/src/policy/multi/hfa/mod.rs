@@ -408,7 +408,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.end(out);
     }
 
-    /// P-HFA: each tier that the access reaches compares lifetimes with the one above.
+    /// Compare, for P-HFA, the lifetime in each tier that the access reaches with that in the tier above.
     #[inline]
     fn adapt_promotion(&mut self, reached: usize) {
         if Self::STRATEGY != Strategy::Promote {

@@ -156,7 +156,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.levels[level].hints.weigh(page, newest, &self.settings.weights)
     }
 
-    /// H-HFA: the K-step hint value of a page.
+    /// Return H-HFA's K-step hint value of a page.
     #[inline]
     fn value(&self, page: PageId) -> f64 {
         match &self.history {
@@ -264,7 +264,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.hotness_of(frame)
     }
 
-    /// Eq. 3 with the frame's fields.
+    /// Return Eq. 3 for the fields of a frame.
     #[inline]
     pub(super) fn hotness_of(&self, frame: u32) -> f64 {
         let Frame { hits, loaded, frequency, .. } = *self.queues.frame(frame);
@@ -272,7 +272,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.settings.hint_hotness(frequency) + f64::from(hits) / resident as f64
     }
 
-    /// P-HFA and H-HFA: moves the tail of Q1 elsewhere if Q1 has too many pages (Algorithm 1).
+    /// Move, for P-HFA and H-HFA, the tail of Q1 elsewhere if Q1 has too many pages (Algorithm 1).
     #[inline]
     fn overflow_q1(&mut self, level: usize, out: &mut impl Sink) {
         let q1_pages = self.queues.len(level, Queue::Q1);
@@ -491,8 +491,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.receive(above, head, carried, Way::Up, out);
     }
 
-    /// H-HFA: whether a page would be the next victim as soon as it entered the second queue. It then
-    /// enters no queue, and leaves no trace but its hint.
+    /// Return, for H-HFA, `true` if a page would be the next victim as soon as it entered the second queue.
+    /// It then enters no queue, and leaves only its hint.
     #[inline]
     fn passes_q2_by_value(&self, level: usize, page: PageId) -> bool {
         Self::STRATEGY == Strategy::Hint
@@ -518,7 +518,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// P-HFA: lets a page rise until a tier keeps it (Algorithm 5), and serves it there.
+    /// Let a page rise, for P-HFA, until a tier keeps it (Algorithm 5), and serve it there.
     fn settle(
         &mut self,
         access: Access,
@@ -539,7 +539,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.receive(level, frame, carried, Way::Up, out);
     }
 
-    /// H-HFA: whether a page that was hit moves up (Algorithm 6).
+    /// Return, for H-HFA, `true` if a page that was hit moves up (Algorithm 6).
     fn is_promoted(&self, page: PageId, level: usize) -> bool {
         let above = self.above(level);
         let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(above, queue));

@@ -13,8 +13,8 @@ type Minute<'a> = &'a dyn Fn(u32) -> Vec<f64>;
 /// Accesses of the engine in a minute.
 const ACCESSES: u64 = 60_000;
 
-/// An engine that has run for so many minutes, with the first shadow running and others that take a
-/// reload, but for those with sizes in their names.
+/// Return an engine that has run for `minutes`. The first shadow is the running policy; the others take a
+/// reload, except for those with sizes in their names.
 fn after(minutes: u32, names: &[&str], io_ms: Minute<'_>) -> (History, Status) {
     let mut history = History::default();
     let mut status = Status { has_flash: true, is_flash_configured: true, ..Status::default() };

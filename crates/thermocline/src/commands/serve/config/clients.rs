@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Account {
 }
 
 impl Account {
-    /// The number of a user.
+    /// Return the number of a user.
     fn user(&self) -> Result<u32> {
         let name = match self {
             Self::Number(number) => return Ok(*number),
@@ -117,7 +117,7 @@ impl Account {
         Ok(user.uid.as_raw())
     }
 
-    /// The number of a group.
+    /// Return the number of a group.
     fn group(&self) -> Result<u32> {
         let name = match self {
             Self::Number(number) => return Ok(*number),

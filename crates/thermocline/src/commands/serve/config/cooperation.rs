@@ -106,7 +106,7 @@ impl Config {
         })
     }
 
-    /// The half of the policy that decides here, if there are two.
+    /// Return the half of the policy that decides on this host, if the policy is split.
     pub(crate) fn half(&self) -> Result<Option<PolicyEntry>> {
         if let Some(clients) = &self.clients {
             let pages = self.pages("clients.ram", clients.ram)?;
@@ -138,7 +138,7 @@ impl Config {
         Ok(Some(Cooperation { identity, pages, page_bytes }))
     }
 
-    /// The clients that this server counts on.
+    /// Return the terms for clients that cooperate.
     pub(crate) fn client_terms(&self) -> Result<Option<ClientTerms>> {
         let Some(clients) = &self.clients else { return Ok(None) };
         let pages = self.pages("clients.ram", clients.ram)?;

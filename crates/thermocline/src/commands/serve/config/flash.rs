@@ -33,22 +33,23 @@ pub(crate) struct Ram {
 }
 
 impl Config {
-    /// Pages of RAM and of flash.
+    /// Return the capacity of RAM and of flash in pages.
     pub(crate) fn tier_pages(&self) -> Result<[u32; 2]> {
         let flash = self.flash.as_ref();
         let flash = flash.map(|flash| self.pages("flash.size", flash.size)).transpose()?;
         Ok([self.pages("ram.size", self.ram.size)?, flash.unwrap_or(0)])
     }
 
-    /// Bytes that the flash is rated to be written in its life, if that is known.
+    /// Return the bytes that the flash is rated to be written in its life, if that is known.
     pub(crate) fn flash_rated_written_bytes(&self) -> Result<Option<u64>> {
         self.flash.as_ref().map_or(Ok(None), Flash::rated_written_bytes)
     }
 }
 
 impl Flash {
-    /// Bytes that it is rated to be written in its life, if that is known. Of a drive of the lab each block
-    /// bears its erases, and the drive itself writes little more than it is asked to.
+    /// Return the bytes that the flash is rated to be written in its life, if that is known. For a drive of
+    /// the lab, this is the capacity times the erases of each block, because write amplification is close to
+    /// 1.
     pub(super) fn rated_written_bytes(&self) -> Result<Option<u64>> {
         match (self.rated_writes, &self.drive) {
             (Some(_), Some(_)) => {
@@ -66,8 +67,8 @@ impl Flash {
         }
     }
 
-    /// The share of a volume: `size` of the bytes that all volumes have, and a budget of its own or its part
-    /// of the common one.
+    /// Return a volume's share: `size` of the bytes that all volumes have, with a budget of its own or its
+    /// part of the common one.
     pub(super) fn share(&self, size: Bytes, all: Bytes, budget: Option<f64>) -> Result<Self> {
         let common = self.write_budget_gib_per_day;
         let common = common.map(|gib| gib * size.0 as f64 / all.0 as f64);
@@ -87,7 +88,8 @@ impl Flash {
     }
 }
 
-/// The part of a number of bytes that belongs to a share.
+/// Return a volume's share: `size` of the bytes that all volumes have, with a budget of its own or its part
+/// of the common one.
 fn share(bytes: u64, size: Bytes, all: Bytes) -> Bytes {
     let part = u128::from(bytes) * u128::from(size.0) / u128::from(all.0.max(1));
     Bytes(u64::try_from(part).unwrap_or(u64::MAX).max(1))

@@ -106,7 +106,7 @@ const fn default_shadow_sample() -> f64 {
 }
 
 impl Config {
-    /// The configuration of one export from its text. Paths stay as they are.
+    /// Parse the configuration of one export. Paths stay as they are.
     ///
     /// # Errors
     /// A value that is not permitted; the error names its key.
@@ -211,7 +211,7 @@ impl Config {
         Ok(())
     }
 
-    /// A size in whole pages, at least one.
+    /// Convert a size to whole pages, at least one.
     pub(crate) fn pages(&self, key: &str, size: Bytes) -> Result<u32> {
         let pages = u32::try_from(size.0 / self.page_size.0).ok();
         let pages = pages.filter(|&pages| pages < thermocline_core::registry::CAPACITY_PAGES_MAX);

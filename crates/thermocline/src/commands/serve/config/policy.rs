@@ -43,7 +43,7 @@ pub(crate) enum Miss {
 }
 
 impl Config {
-    /// The policy with its parameters.
+    /// Parse the policy with its parameters.
     pub(crate) fn policy_options(&self) -> Result<PolicyOptions> {
         let entry = find_policy(&self.policy.name)?;
         let given: Vec<(String, String)> = self

@@ -24,7 +24,7 @@ const SMALLEST: &str = r#"
         listen = "127.0.0.1:9469"
 "#;
 
-/// The example with each key in force, but for one of each two that exclude each other.
+/// Return the example with each key in force, but for one of each two that exclude each other.
 fn uncommented() -> String {
     let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ");
     EXAMPLE
@@ -256,7 +256,8 @@ fn a_socket_and_a_flash_that_cannot_work_are_refused_with_their_place() {
     );
 }
 
-/// Two volumes with shares of 1 and 3 GiB, and more lines for [flash] and for the second volume's share.
+/// Return two volumes with shares of 1 and 3 GiB, and more lines for [flash] and for the second volume's
+/// share.
 fn volumes(flash: &str, second: &str) -> Result<Volumes> {
     let volume = |name: &str, gib: u32, more: &str| {
         format!(

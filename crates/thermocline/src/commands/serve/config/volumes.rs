@@ -72,18 +72,18 @@ impl Volumes {
         self.each.swap_remove(0)
     }
 
-    /// The configuration of the volume with that name; the only one without `[[volume]]`.
+    /// Return the configuration of the volume with that name; the only one without `[[volume]]`.
     pub(crate) fn of(&self, name: &str) -> &Config {
         let named = self.each.iter().find(|config| config.nbd.export == name);
         named.unwrap_or_else(|| self.shared())
     }
 
-    /// The names of the volumes.
+    /// Return the names of the volumes.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.each.iter().map(|config| &*config.nbd.export)
     }
 
-    /// The configuration of a server without `[[volume]]`.
+    /// Return the configuration of a server without `[[volume]]`, or an error with this reason.
     ///
     /// # Errors
     /// The reason, if there are volumes.
@@ -272,12 +272,12 @@ impl File {
         Ok(())
     }
 
-    /// The shares of the flash of all volumes together.
+    /// Return the sum of the volumes' shares of the flash.
     fn shares(&self) -> Bytes {
         total(self.volume.iter().filter_map(|volume| Some(volume.flash?.size)))
     }
 
-    /// The configuration of a volume as if it were alone.
+    /// Return the configuration of a volume as if it were alone.
     fn config(&self, volume: &Volume) -> Result<Config> {
         let volume = volume.clone();
         let flash = self.flash.as_ref().zip(volume.flash).map(|(flash, share)| {
@@ -339,7 +339,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// The values that only one volume can have, with their keys.
+    /// Return the values that only one volume can have, with their keys.
     fn own(config: &Config) -> [(&'static str, Option<String>); 6] {
         let backing = &config.backing;
         let shown = |path: &PathBuf| path.display().to_string();
@@ -358,7 +358,7 @@ impl Volumes {
     }
 }
 
-/// The sum of sizes.
+/// Return the sum of sizes.
 fn total(sizes: impl Iterator<Item = Bytes>) -> Bytes {
     Bytes(sizes.fold(0, |sum, size| sum.saturating_add(size.0)))
 }

@@ -62,7 +62,7 @@ fn the_documentation_has_the_table() {
     assert_eq!(written.trim(), table.trim(), "write it by `cargo xtask golden`");
 }
 
-/// A status of an engine that has written and read, with a recording, a shadow and a gauge.
+/// Return a status of an engine that has written and read, with a recording, a shadow and a gauge.
 fn status() -> Arc<Status> {
     let policy = PolicyOptions::named("hat").unwrap();
     let shard = Shard::new(Options::new(64, 8, 16, policy)).unwrap();

@@ -28,7 +28,7 @@ const YEAR_S: f64 = 365.25 * DAY_S;
 /// Less of a day than this says little about a day.
 const PROJECTED_S: f64 = 600.0;
 
-/// What the page says of the process.
+/// Facts about the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     /// The file of its configuration.
@@ -37,7 +37,7 @@ pub(crate) struct Process {
     pub(crate) id: u32,
 }
 
-/// What a page is made of.
+/// Content of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) status: &'a Status,
@@ -47,18 +47,18 @@ pub(super) struct View<'a> {
     pub(super) volumes: &'a [&'a str],
     /// When it is made, for people.
     pub(super) date: &'a str,
-    /// What marks the page's own script and style for the browser.
+    /// Nonce by which the browser recognises the page's own script and style.
     pub(super) nonce: &'a str,
 }
 
-/// What came in a window: from a snapshot to the newest.
+/// Differences between the newest snapshot and an earlier one.
 #[derive(Clone, Copy)]
 struct Window<'a> {
     before: &'a Status,
     now: &'a Status,
 }
 
-/// The page as HTML.
+/// Render the page as HTML.
 pub(super) fn render(view: &View<'_>) -> String {
     let &View { status, history, nonce, date, .. } = view;
     let hour =
@@ -136,7 +136,7 @@ impl Window<'_> {
         (self.now.uptime_s - self.before.uptime_s).max(1e-3)
     }
 
-    /// In words, as in "the last hour".
+    /// Name the period, as in "the last hour".
     fn name(self) -> String {
         let seconds = self.seconds();
         if seconds >= HOUR_S {
@@ -151,7 +151,7 @@ fn paragraphs(sentences: &[String]) -> String {
     sentences.iter().map(|one| format!("<p>{}</p>\n", prose(one))).collect()
 }
 
-/// A sentence, in which what stands between backticks is code.
+/// Render a sentence; text between backticks is code.
 fn prose(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let parts = parts.map(|(place, part)| match place % 2 {
@@ -296,7 +296,7 @@ fn tiers(window: Window<'_>) -> String {
     table.to_html() + &paragraphs(&sentences)
 }
 
-/// How the flash wears, in sentences.
+/// Describe the wear of the flash in sentences.
 fn wear(status: &Status, history: &History) -> Vec<String> {
     if !status.is_flash_configured {
         return vec!["There is no flash.".into()];
@@ -334,7 +334,7 @@ fn wear(status: &Status, history: &History) -> Vec<String> {
     sentences
 }
 
-/// How long a flash lasts that may be written so many bytes in all.
+/// Say how long a flash lasts that is rated for so many bytes in all.
 fn life(rated: u64, written: u64, bytes_per_second: Option<f64>) -> String {
     let used = share(written, rated);
     let rated_bytes = output::bytes(rated);
@@ -415,7 +415,7 @@ fn advised(view: &View<'_>) -> String {
     format!("{html}{}<p>{note}</p>\n", table.to_html())
 }
 
-/// The change of the configuration that puts a shadow in force, and how it is taken over.
+/// Describe the change of the configuration that puts a shadow in force, and how the server takes it over.
 fn change(shadow: &ShadowStatus, process: &Process) -> String {
     let file = process.configuration.display().to_string();
     let words = ["thermocline", "serve", "--check", &file].map(Into::into);

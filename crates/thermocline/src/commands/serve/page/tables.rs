@@ -13,7 +13,7 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// As HTML, in a box of its own that scrolls where the table is wider than the screen.
+    /// Render the table as HTML, in a box that scrolls where the table is wider than the screen.
     pub(super) fn to_html(&self) -> String {
         let class = |text: &str| if is_number(text) { " class=\"number\"" } else { "" };
         let first = self.rows.first().map(|(_, cells)| cells.as_slice()).unwrap_or_default();
@@ -54,7 +54,7 @@ fn is_number(text: &str) -> bool {
         || digits.trim_start_matches('-').starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Two tables beside each other where there is room.
+/// Put two tables beside each other where there is room.
 pub(super) fn pair(one: &str, other: &str) -> String {
     format!("<div class=\"pair\">\n{one}{other}</div>\n")
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::super::status::Adoption;
 use super::*;
 
-/// The page of an engine with that past.
+/// Return the page of an engine with that past.
 fn page(status: &Status, history: &History) -> String {
     let process = Process { configuration: "/etc/a b/cache.toml".into(), id: 4711 };
     let volumes = &["db", "web"];
     render(&View { status, history, process: &process, volumes, date: "today", nonce: "n0nce" })
 }
 
-/// An engine after so many seconds, with so many reads from RAM and disk.
+/// Return an engine after `uptime_s` seconds, with that many reads from RAM and disk.
 fn at(uptime_s: f64, ram: u64, disk: u64) -> Status {
     let mut status = Status {
         uptime_s,
@@ -30,7 +30,7 @@ fn at(uptime_s: f64, ram: u64, disk: u64) -> Status {
     status
 }
 
-/// The cells of a row of the table with that caption.
+/// Return the cells of a row of the table with that caption.
 #[track_caller]
 fn cells(page: &str, caption: &str, row: &str) -> Vec<String> {
     let (_, table) = page.split_once(&format!("<caption>{caption}</caption>")).expect(caption);

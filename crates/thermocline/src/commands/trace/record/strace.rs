@@ -89,7 +89,7 @@ pub(super) fn record(
     Ok(Some(status))
 }
 
-/// strace, writing into the file `raw`.
+/// Return the command of strace that writes into the file `raw`.
 pub(super) fn recorder(mode: Mode, raw: &Path) -> Command {
     let mut strace = Command::new("strace");
     strace.args(mode.arguments());
