@@ -206,13 +206,13 @@ def test_policies_have_their_parameters() -> None:
         (lambda: tc.Cache("lru", {"ram": [3, 4]}), "one size per tier"),  # type: ignore[dict-item]
         (lambda: tc.Cache("lru", 3, disk_pages=0), "from 1 to"),
         (lambda: tc.Cache("opt", 3), "give the trace"),
-        (lambda: tc.Cache("lru", 3, trace=tc.Trace.from_arrays([1]), disk_pages=3), "leave both"),
+        (lambda: tc.Cache("lru", 3, trace=tc.Trace.from_arrays([1]), disk_pages=3), "omit both"),
         (lambda: tc.Cache("lru", 3, trace=tc.Trace.from_arrays([1, 2]).split(2)), "client"),
         (lambda: tc.Cache("lru", 3, disk_pages=9).access(9), "from 0 to 8"),
         (lambda: tc.Cache("lru", 3).access_many([1, -1]), "-1 at index 1"),
         (lambda: tc.Cache("lru", 3).access_many([[1]]), "shape"),
         (lambda: tc.Cache("lru", 3).access_many([1, 2], [True]), r"expected \(2,\)"),
-        (lambda: tc.Cache("lru", 3).resident_pages("disk"), "there are ram"),
+        (lambda: tc.Cache("lru", 3).resident_pages("disk"), "the tiers are ram"),
     ],
 )
 def test_what_cannot_be_is_told(make: Any, reason: str) -> None:

@@ -151,7 +151,7 @@ def test_a_policy_of_python_runs_over_a_corpus(manifest: Path, tmp_path: Path) -
 
 def test_what_cannot_be_is_said_at_once(manifest: Path, tmp_path: Path) -> None:
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"policies": None, "buffers": None}, tc.ConfigurationError, "nothing is to be run"),
+        ({"policies": None, "buffers": None}, tc.ConfigurationError, "nothing to run"),
         ({"policies": "lruu"}, tc.ConfigurationError, "`lruu`"),
         ({"tiers": {"ram": "2y"}}, tc.ConfigurationError, r'tiers\["ram"\]'),
         ({"sample": 2}, tc.ConfigurationError, "sample=2: expected a share"),
@@ -161,7 +161,7 @@ def test_what_cannot_be_is_said_at_once(manifest: Path, tmp_path: Path) -> None:
         ({"over_time": 3}, tc.ConfigurationError, "no figures over time"),
         ({"buffer_sizes": None}, tc.ConfigurationError, "buffer_sizes: give at least one"),
         ({"threads": 0}, tc.ConfigurationError, "threads=0"),
-        ({"threads": 1, "cluster": 3}, tc.ConfigurationError, "leave `threads` or `cluster` out"),
+        ({"threads": 1, "cluster": 3}, tc.ConfigurationError, "omit `threads` or `cluster`"),
         ({"cluster": "tcp://1.2.3.4"}, TypeError, r"expected a `distributed\.Client`"),
     ]
     for keys, family, message in cases:
@@ -260,5 +260,5 @@ def test_workers_of_another_version_are_told(
     manifest: Path, tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_worker, "VERSION", "0.0.1")
-    with pytest.raises(tc.ClusterError, match=r"and here is 0\.0\.1: install the same"):
+    with pytest.raises(tc.ClusterError, match=r"and this program has 0\.0\.1: install the same"):
         tc.corpus.run(manifest, tmp_path / "out", **OPTIONS, cluster=client)

@@ -196,5 +196,5 @@ def test_names_are_unique(zipf: tc.Trace) -> None:
 
     with pytest.raises(tc.ConfigurationError, match="a registered policy is called `lru`"):
         tc.simulate(zipf, Lru, {"ram": 10})
-    with pytest.raises(tc.ConfigurationError, match="two policies are called `my-lru`"):
+    with pytest.raises(tc.ConfigurationError, match="two policies have the name `my-lru`"):
         tc.compare(zipf, [MyLru, MyLru], {"ram": 10})

@@ -82,12 +82,12 @@ def test_every_result_is_saved_and_loaded(tmp_path: Path) -> None:
                 assert again.evictions == result.evictions
                 assert again.over_time == result.over_time
     assert not list(tmp_path.glob("*.partial"))
-    with pytest.raises(tc.FileError, match="a Run was saved here, and no Comparison"):
+    with pytest.raises(tc.FileError, match="this file has a saved Run, not a Comparison"):
         tc.Comparison.load(tmp_path / "Run.npz")
     (tmp_path / "bad.npz").write_text("nothing")
     np.savez(tmp_path / "other.npz", a=[1])
     for name in ("absent.npz", "bad.npz", "other.npz"):
-        with pytest.raises(tc.FileError, match="no saved result"):
+        with pytest.raises(tc.FileError, match="not a saved result"):
             tc.Run.load(tmp_path / name)
     with pytest.raises(tc.FileError, match="nowhere"):
         compared_to_nothing().save(tmp_path / "nowhere" / "x.npz")

@@ -311,7 +311,9 @@ def test_values_of_a_mapping_are_those_of_toml(folder: Path) -> None:
         "parameters": {"hat.nonhot_ratio": np.array([0.1, 0.2])},
     }
     assert len(tc.sweep(spec, folder / "plain.parquet")) == 6
-    with pytest.raises(tc.ConfigurationError, match="key `warm_up`: None cannot be: leave the key"):
+    with pytest.raises(
+        tc.ConfigurationError, match="key `warm_up`: invalid value None: leave the key"
+    ):
         tc.sweep(spec | {"warm_up": None}, folder / "plain.parquet")
     with pytest.raises(tc.ConfigurationError, match=r"key `trace\[0\]\.format`: .* expected text"):
         tc.sweep(spec | {"trace": [{"path": "a", "format": 1j}]}, folder / "plain.parquet")

@@ -151,7 +151,7 @@ def test_what_is_no_column_is_named() -> None:
         ({"pages": [1.5]}, "`pages` has the type float64"),
         ({"pages": [4, -3]}, r"`pages`\[1\] is -3"),
         ({"pages": [1, 2], "writes": [True]}, r"`writes` has the shape \(1,\): expected \(2,\)"),
-        ({"pages": [1], "writes": [7]}, "`writes` takes booleans"),
+        ({"pages": [1], "writes": [7]}, "`writes` must be booleans"),
         ({"pages": [1], "counts": [2**30]}, "2\\^24"),
         ({"pages": [1], "page_size": "5KiB"}, "power of two"),
     ]
@@ -160,7 +160,7 @@ def test_what_is_no_column_is_named() -> None:
             tc.Trace.from_arrays(**arguments)
     with pytest.raises(tc.TraceError, match="`pages` is a masked array"):
         tc.Trace.from_arrays(np.ma.array([1, 2], mask=[False, True]))
-    with pytest.raises(tc.TraceError, match=r"no column `page`.*there are: side"):
+    with pytest.raises(tc.TraceError, match=r"no column `page`.* among side"):
         tc.Trace.from_arrow(pa.table({"side": [1]}))
     with pytest.raises(tc.TraceError, match="`page` has 1 nulls"):
         tc.Trace.from_arrow(pa.table({"page": [1, None]}))
@@ -235,7 +235,7 @@ def test_the_greatest_pages_are_pages() -> None:
 @pytest.mark.parametrize("name", ["op", "is_write", "rw", "size", "length", "time", "timestamp"])
 def test_columns_that_say_more_are_not_passed_over(name: str) -> None:
     table = pa.table({"page": [1, 2], name: [0, 1], "comment": ["a", "b"]})
-    with pytest.raises(tc.TraceError, match=f"column `{name}` is not understood: say what"):
+    with pytest.raises(tc.TraceError, match=f"unknown column `{name}`: describe it"):
         tc.Trace.from_arrow(table)
     tc.Trace.from_arrow(table, columns={"page": "page"})
     written = tc.Trace.from_arrow(table, columns={"page": "page", "write": name})
@@ -247,7 +247,7 @@ def test_columns_are_named() -> None:
     trace = tc.Trace.from_arrow(table, columns={"page": "lbn", "write": "rw"})
     assert trace.page_numbers.tolist() == [1, 2]
     for columns, message in {
-        "page": r"columns\['page'\]: there is no column `block`; there are: lbn, rw",
+        "page": r"columns\['page'\]: unknown column `block`; the columns are: lbn, rw",
         "pages": r"`pages` is not a use of a column; expected one of: time, op, volume",
     }.items():
         with pytest.raises(tc.TraceError, match=message):

@@ -43,7 +43,7 @@ def _altair() -> Any:
     try:
         import altair as alt  # noqa: PLC0415, it is optional
     except ImportError:
-        message = "for charts, install Altair: `pip install 'thermocline[chart]'`"
+        message = "charts need Altair: `pip install 'thermocline[chart]'`"
         raise ImportError(message) from None
     return alt
 

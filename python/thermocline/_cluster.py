@@ -108,7 +108,7 @@ def check(threads: int | None, cluster: Any, patience_s: float) -> None:
         message = f"threads={threads}: expected a whole number from 1 to 4096"
         raise ConfigurationError(message)
     if cluster is not None and threads is not None:
-        message = "a cluster has the threads of its workers: leave `threads` or `cluster` out"
+        message = "a cluster uses its workers' threads: omit `threads` or `cluster`"
         raise ConfigurationError(message)
     if not patience_s >= 0:
         message = f"patience_s={patience_s}: expected a number of at least 0"

@@ -71,10 +71,10 @@ class HierarchyOptions(TypedDict, total=False):
 
 
 def checked(options: HierarchyOptions) -> HierarchyOptions:
-    """Refuse options that there are not."""
+    """Refuse unknown options."""
     unknown = sorted(set(options) - set(HierarchyOptions.__annotations__))
     if unknown:
         known = ", ".join(HierarchyOptions.__annotations__)
-        message = f"there is no option {', '.join(unknown)}; there are: {known}"
+        message = f"unknown option {', '.join(unknown)}; the options are: {known}"
         raise TypeError(message)
     return options

@@ -53,7 +53,7 @@ def opened(
     try:
         import fsspec  # noqa: PLC0415, it is optional
     except ImportError:
-        message = f"{url}: to reach it, install fsspec: `pip install fsspec`"
+        message = f"{url}: this URL needs fsspec: `pip install fsspec`"
         raise TraceError(message) from None
     try:
         with fsspec.open(url, mode, **(options or {})) as file:

@@ -117,11 +117,11 @@ def _of_batches(batches: Iterator[Any]) -> Rows:
     """Open an iterable of record batches, all with the same columns."""
     first = next(batches, None)
     if first is None:
-        message = "there is no batch: a trace has at least one request"
+        message = "the table has no batches: a trace needs at least one request"
         raise TraceError(message)
     if not isinstance(first, pa.RecordBatch | pa.Table):
         message = (
-            f"an iterable of {type(first).__name__}: batches are those of pyarrow; "
+            f"an iterable of {type(first).__name__}: expected record batches of pyarrow; "
             "`Trace.from_requests` takes requests one by one"
         )
         raise TypeError(message)
@@ -157,15 +157,14 @@ def columns_of(there: Sequence[str], columns: Mapping[str, str] | str | None) ->
         }
         if "page" not in found:
             message = (
-                f"there is no column `page` or `page_number`; there are: {known}; say with "
-                "`columns` what they are for"
+                f"no column `page` or `page_number` among {known}; describe the columns by "
+                "`columns`"
             )
             raise TraceError(message)
         for name in there:
             if name in _UNKNOWN:
                 message = (
-                    f"column `{name}` is not understood: say what it is for, as in "
-                    f"{_UNKNOWN[name]}, or drop it"
+                    f"unknown column `{name}`: describe it, as in {_UNKNOWN[name]}, or drop it"
                 )
                 raise TraceError(message)
         columns = found
@@ -175,12 +174,12 @@ def columns_of(there: Sequence[str], columns: Mapping[str, str] | str | None) ->
             parts.append(f"{role}={column}")
             continue
         if column not in there:
-            message = f"columns[{role!r}]: there is no column `{column}`; there are: {known}"
+            message = f"columns[{role!r}]: unknown column `{column}`; the columns are: {known}"
             raise TraceError(message)
         parts.append(f'{PAGED[role]}="{column}"{_UNITS[role]}')
     if all(role in PAGED for role in columns):
         if "page" not in columns:
-            message = f"columns: `page` is missing; there are: {known}"
+            message = f"columns: `page` is missing; the columns are: {known}"
             raise TraceError(message)
         return Columns(dict(columns), ",".join(parts))
     return Columns({}, ",".join(parts))
@@ -267,7 +266,7 @@ def _column(name: str, column: Any, ops: Mapping[str, str] | None) -> Column:
         return "real", _filled(column, pa.float64()), None, missing
     if _is_text(kind):
         return "text", *_texts(column), missing
-    message = f"column `{name}` has the type {kind}, of which no trace is made"
+    message = f"column `{name}` has the type {kind}, which a trace cannot use"
     raise TraceError(message)
 
 
@@ -355,7 +354,7 @@ def batches_of(requests: Iterable[Any], fields: Sequence[str]) -> Iterator[pa.Re
         try:
             arrays = [_array(column) for column in columns]
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            message = f"requests cannot be taken together: {error}"
+            message = f"cannot combine the requests: {error}"
             raise TraceError(message) from None
         yield pa.RecordBatch.from_arrays(arrays, names=list(fields))
 

@@ -56,7 +56,7 @@ class Node(NamedTuple):
         path = Path(tempfile.gettempdir()) / f"thermocline-{user}"
         path.mkdir(mode=0o700, exist_ok=True)
         if hasattr(os, "getuid") and path.stat().st_uid != user:
-            message = f"`{path}` is another user's: name a folder with `cache_folder`"
+            message = f"`{path}` belongs to another user: pass a folder as `cache_folder`"
             raise FileError(message)
         return str(path)
 
@@ -100,7 +100,10 @@ def _answer(wanted: str, function: Callable[..., Answer], blob: bytes, jobs: Any
     """Answer on a worker. An error of ours is an answer: it would be the same on every worker."""
     try:
         if wanted != VERSION:
-            message = f"a worker has thermocline {VERSION}, and here is {wanted}: install the same"
+            message = (
+                f"a worker has thermocline {VERSION}, and this program has {wanted}: install the "
+                "same version"
+            )
             raise ClusterError(message)
         return function(this_worker().loaded(blob), jobs)
     except ThermoclineError as error:

@@ -137,7 +137,7 @@ class Cache:
             raise TypeError(message)
         tiers = _tiers(size, ram, flash)
         if trace is not None and (disk_pages is not None or page_size is not None):
-            message = "a trace says how many pages there are, and of which size: leave both out"
+            message = "a trace determines the number of pages and their size: omit both"
             raise ConfigurationError(message)
         options: dict[str, Any] = {
             "policies": [policy],
@@ -303,7 +303,7 @@ class Cache:
             If there is no such tier.
         """
         if tier is not None and tier not in self._tiers[:-1]:
-            message = f"tier={tier!r}: there are {', '.join(self._tiers[:-1])}"
+            message = f"tier={tier!r}: the tiers are {', '.join(self._tiers[:-1])}"
             raise ConfigurationError(message)
         return self._state.resident_pages(None if tier is None else self._tiers.index(tier))
 

@@ -191,7 +191,7 @@ def run(
         there are none for longer than `patience_s`. What is finished is kept.
     """
     if policies is None and buffers is None:
-        message = "nothing is to be run: give `policies` with `tiers`, or `buffers`"
+        message = "nothing to run: pass `policies` with `tiers`, or `buffers`"
         raise ConfigurationError(message)
     names, brought = (None, []) if policies is None else separate(policies, len(tiers or {}))
     arguments = {

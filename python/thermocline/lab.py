@@ -54,8 +54,8 @@ def _find(
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
     if opened.clients > 1 and not takes_clients:
         message = (
-            f"`{function}` looks at one client, and this trace is that of {opened.clients}: "
-            "give the trace before it was split or merged"
+            f"`{function}` takes a trace of one client, and this one has {opened.clients}: "
+            "pass the trace before it was split or merged"
         )
         raise ConfigurationError(message)
     with watching(progress, unit) as watch:

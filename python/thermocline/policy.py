@@ -289,7 +289,10 @@ class EvictionPolicy(ABC):
         page : int
             A page of the cache.
         """
-        message = f"{type(self).__name__} has no method `remove(page)`, and page {page} must go"
+        message = (
+            f"{type(self).__name__} has no method `remove(page)`, which page {page} needs to leave "
+            "the tier"
+        )
         raise NotImplementedError(message)
 
 
@@ -436,7 +439,7 @@ def _compiled(policy: type[CompiledEvictionPolicy], state: np.dtype[Any]) -> tup
     try:
         numba: Any = importlib.import_module("numba")
     except ImportError:
-        message = "to compile a policy, install Numba: `pip install numba`"
+        message = "compiled policies need Numba: `pip install numba`"
         raise ImportError(message) from None
     pointer = numba.types.CPointer(numba.from_dtype(state))
     place = (pointer, numba.int64, numba.uint32)
@@ -575,17 +578,17 @@ def _name(policy: object) -> Any:
 
 
 def given(policy: PolicyFactory | TwoTier, tiers: int) -> Given:
-    """Hand over a policy for so many cache tiers."""
+    """Convert a policy for this number of cache tiers."""
     name = _name(policy)
     is_policy = callable(policy) or isinstance(policy, TwoTier)
     if not is_policy or not isinstance(name, str):
         message = (
-            f"{policy!r} is no policy: give the name of a registered one, or a class with a "
-            "method `access(page, write)`; a function that makes one needs an attribute `name`"
+            f"invalid policy {policy!r}: pass the name of a registered policy, or a class with a "
+            "method `access(page, write)`; a factory function needs an attribute `name`"
         )
         raise ConfigurationError(message)
     if not name or "," in name or "=" in name:
-        message = f"a policy cannot be called {name!r}: take a name without commas"
+        message = f"invalid policy name {name!r}: use a name without `,` and `=`"
         raise ConfigurationError(message)
     if isinstance(policy, TwoTier):
         algorithms: tuple[Any, ...] = policy.algorithms
@@ -616,7 +619,7 @@ def separate(
             continue
         one = given(policy, tiers)
         if any(other.name == one.name for other in brought):
-            message = f"two policies are called `{one.name}`: give one an attribute `name`"
+            message = f"two policies have the name `{one.name}`: give one of them another `name`"
             raise ConfigurationError(message)
         brought.append(one)
         names.append(one.name)
@@ -639,7 +642,7 @@ def _identity(policy: Any) -> str:
 
 
 def _source(policy: Any) -> str:
-    """Give the module that a class or function is in, or only itself where that is no file."""
+    """Give the module that a class or function is in, or only itself if that is not a file."""
     with contextlib.suppress(OSError, TypeError):
         return inspect.getsource(inspect.getmodule(policy))  # type: ignore[arg-type]
     with contextlib.suppress(OSError, TypeError):

@@ -130,7 +130,7 @@ class Result:
         try:
             import pandas as pd  # noqa: PLC0415, it is optional
         except ImportError:
-            message = "for a frame of pandas, install it: `pip install pandas`"
+            message = "pandas is not installed: `pip install pandas`"
             raise ImportError(message) from None
         table = self.with_parameters()
         frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
@@ -156,7 +156,7 @@ class Result:
         try:
             import polars as pl  # noqa: PLC0415, it is optional
         except ImportError:
-            message = "for a frame of polars, install it: `pip install polars`"
+            message = "polars is not installed: `pip install polars`"
             raise ImportError(message) from None
         frame = pl.from_arrow(self.with_parameters())
         assert isinstance(frame, pl.DataFrame)
@@ -228,12 +228,12 @@ class Result:
                 }
             kind, figures = saved["kind"], saved["figures"]
         except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-            message = f"in `{path}`: this is no saved result: {error}"
+            message = f"in `{path}`: not a saved result: {error}"
             raise FileError(message) from None
         classes = {one.__name__: one for one in _classes(Result)}
         found = classes.get(kind)
         if found is None or not issubclass(found, cls):
-            message = f"in `{path}`: a {kind} was saved here, and no {cls.__name__}"
+            message = f"in `{path}`: this file has a saved {kind}, not a {cls.__name__}"
             raise FileError(message)
         return found._restored(figures, arrays)  # type: ignore[return-value]
 
@@ -296,7 +296,7 @@ class Result:
     @staticmethod
     def _check_metric(metric: str, table: pa.Table) -> None:
         if metric not in table.column_names:
-            message = f"there is no column `{metric}`; there are: {', '.join(table.column_names)}"
+            message = f"unknown column `{metric}`; the columns are: {', '.join(table.column_names)}"
             raise KeyError(message)
 
     def plot(self, metric: str | None = None, *, ax: Axes | None = None) -> Axes:
@@ -624,7 +624,7 @@ class Comparison(Result):
         """
         if metric not in self.table.column_names:
             message = (
-                f"there is no column `{metric}`; there are: {', '.join(self.table.column_names)}"
+                f"unknown column `{metric}`; the columns are: {', '.join(self.table.column_names)}"
             )
             raise KeyError(message)
         values = self.table.column(metric).to_pylist()
@@ -925,6 +925,6 @@ def _axes(ax: Axes | None) -> Axes:
     try:
         import matplotlib.pyplot as plt  # noqa: PLC0415, it is optional
     except ImportError:
-        message = "to plot, install matplotlib: `pip install matplotlib`"
+        message = "plots need matplotlib: `pip install matplotlib`"
         raise ImportError(message) from None
     return plt.subplots()[1]

@@ -123,11 +123,11 @@ def sweep(
     with _named(spec):
         parsed = source.sweep()
     if cluster is not None and client is not None:
-        message = "`client` is the former name of `cluster`: give one of them"
+        message = "`client` is the former name of `cluster`: pass one of them"
         raise ConfigurationError(message)
     cluster = client if cluster is None else cluster
     if cluster is None and on_batch is not None:
-        message = "`on_batch` is told of what comes from a cluster: give a `cluster`"
+        message = "`on_batch` reports batches from a cluster: pass a `cluster`"
         raise ConfigurationError(message)
     _cluster.check(threads, cluster, patience_s)
     node = _worker.Node.of(cache_folder, cache_size)
@@ -156,7 +156,7 @@ def _read(
     """Give the text of a sweep, the folder that its paths are relative to, and the output."""
     if isinstance(spec, Mapping):
         if output is None:
-            message = "a sweep that is no file has no name: give an `output`"
+            message = "`output` is missing: a sweep that is not a file has no name for it"
             raise ConfigurationError(message)
         names: object = spec.get("policies")
         brought: list[Given] = []
@@ -198,7 +198,7 @@ def _plain(value: object, key: str) -> Any:
         return [_plain(one, f"{key}[{place}]") for place, one in enumerate(value)]
     kinds = "expected text, finite numbers, lists or mappings"
     remedy = "leave the key out" if value is None else kinds
-    message = f"key `{key}`: {value!r} cannot be: {remedy}"
+    message = f"key `{key}`: invalid value {value!r}: {remedy}"
     raise ConfigurationError(message)
 
 

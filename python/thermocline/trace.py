@@ -132,7 +132,7 @@ class Trace:
         ------
         TraceError
             If the file cannot be read or is malformed; the message says where. If `only` or
-            `volumes` are given, and it is no recording.
+            `volumes` are given, and the file is not a recording.
 
         Examples
         --------
@@ -245,7 +245,7 @@ class Trace:
             )
         for other, values in (("offsets", offsets), ("lengths", lengths), ("keys", keys)):
             if values is not None:
-                message = f"`{other}` and `pages`: give one of them"
+                message = f"`{other}` and `pages` exclude each other: pass one of them"
                 raise TraceError(message)
         first = _whole("pages", pages, None)
         arrays: dict[str, NDArray[Any]] = {"page": first}
@@ -413,8 +413,7 @@ class Trace:
         Raises
         ------
         TraceError
-            If there is no request, or one that cannot be. What the iterable raises comes back as
-            it is.
+            If there is no request, or an invalid one. Exceptions of the iterable pass through.
 
         Examples
         --------
@@ -656,7 +655,7 @@ class Trace:
         TraceError
             If the range is empty, or the accesses are those of several clients.
         TypeError
-            If it is no slice, or one with a step.
+            If the argument is not a slice, or has a step.
 
         Examples
         --------
@@ -824,7 +823,7 @@ def _frozen(column: NDArray[_Scalar]) -> NDArray[_Scalar]:
 
 def _column(name: str, values: ArrayLike, rows: int | None) -> NDArray[Any]:
     if np.ma.isMaskedArray(values):
-        message = f"`{name}` is a masked array: fill what is masked, or leave it out"
+        message = f"`{name}` is a masked array: fill or remove the masked values"
         raise TraceError(message)
     column = np.asarray(values)
     if column.ndim != 1 or (rows is not None and len(column) != rows):
@@ -851,7 +850,7 @@ def _described(
     if isinstance(columns, Mapping):
         return meaning(columns, ops, **more)
     if ops is not None or any(value is not None for value in more.values()):
-        message = f"`{columns}` says all about the columns: leave the other arguments out"
+        message = f"`{columns}` describes all columns: omit the other arguments"
         raise TraceError(message)
     try:
         return Path(columns).read_text(encoding="utf-8")
@@ -902,7 +901,7 @@ def _check_extents(first: NDArray[np.uint64], counts: NDArray[np.uint64] | None)
         place = int(np.argmax(beyond))
         message = (
             f"`pages`[{place}] is {first[place]}: a request ends at page 2**64 - 2 at the latest; "
-            "number the pages anew, as by np.unique(pages, return_inverse=True)"
+            "renumber the pages, for example by np.unique(pages, return_inverse=True)"
         )
         raise TraceError(message)
 
@@ -954,10 +953,10 @@ def _keys(keys: ArrayLike | None) -> Any:
         listed = keys if isinstance(keys, list) else np.asarray(keys)
         column = pa.array(listed, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        message = f"`keys` takes texts, or whole numbers: {error}"
+        message = f"`keys` must be strings or whole numbers: {error}"
         raise TraceError(message) from None
     if column.null_count:
-        message = f"`keys` has {column.null_count} that are missing: fill them"
+        message = f"`keys` has {column.null_count} missing values: fill them"
         raise TraceError(message)
     return column
 
@@ -981,7 +980,7 @@ def _times(values: ArrayLike, rows: int) -> NDArray[np.uint64]:
             message = f"`at_ns`: {error}"
             raise TraceError(message) from None
         if array.null_count:
-            message = f"`at_ns` has {array.null_count} that are missing: fill them"
+            message = f"`at_ns` has {array.null_count} missing values: fill them"
             raise TraceError(message)
         if pa.types.is_temporal(array.type):
             column = nanoseconds("at_ns", array).to_numpy(zero_copy_only=False)
@@ -993,7 +992,7 @@ def _whole(name: str, values: ArrayLike, rows: int | None) -> NDArray[np.uint64]
     if len(column) and not np.issubdtype(column.dtype, np.integer):
         message = f"`{name}` has the type {column.dtype}: expected whole numbers"
         if name in {"pages", "page"} and column.dtype.kind in "OUS":
-            message += '; texts are `keys`, or columns={"key": ...}'
+            message += '; strings are `keys`, or columns={"key": ...}'
         raise TraceError(message)
     if len(column) and column.min() < 0:
         place = int(np.argmax(column < 0))
@@ -1005,6 +1004,6 @@ def _whole(name: str, values: ArrayLike, rows: int | None) -> NDArray[np.uint64]
 def _switches(name: str, values: ArrayLike, rows: int) -> NDArray[np.bool_]:
     column = _column(name, values, rows)
     if column.dtype != np.bool_ and not np.isin(column, (0, 1)).all():
-        message = f"`{name}` takes booleans, and has other values"
+        message = f"`{name}` must be booleans"
         raise TraceError(message)
     return np.ascontiguousarray(column, dtype=np.bool_)

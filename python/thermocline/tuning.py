@@ -173,7 +173,7 @@ def tune(
     entry = next((one for one in policies() if one.name == policy), None)
     if entry is None:
         known = ", ".join(one.name for one in policies())
-        message = f"policy: unknown policy `{policy}`; there are: {known}"
+        message = f"policy: unknown policy `{policy}`; the policies are: {known}"
         raise ConfigurationError(message)
     space = _space(policy, entry.parameters, search)
     study = _study(seed)
@@ -291,7 +291,7 @@ class _Lab(NamedTuple):
             found = run.table.column(self.objective)[0].as_py()
         else:
             known = ", ".join(run.table.column_names)
-            message = f"objective={self.objective!r}: a run has no such column; it has: {known}"
+            message = f"objective={self.objective!r}: unknown column; a run has: {known}"
             raise ConfigurationError(message)
         if not isinstance(found, int | float) or not math.isfinite(found):
             message = (
@@ -338,7 +338,7 @@ def _sides(
             message = f"hold_out: {one!r} is among the traces for tuning"
             raise ConfigurationError(message)
         if not isinstance(one, Trace) and "://" not in str(one) and not os.path.exists(one):  # noqa: PTH110, as given
-            message = f"hold_out: there is no file `{os.fspath(one)}`"
+            message = f"hold_out: file not found: `{os.fspath(one)}`"
             raise TraceError(message)
     opened = [one if isinstance(one, Trace) else Trace.open(one) for one in tuned]
     share = float(hold_out) if isinstance(hold_out, int | float) else None
@@ -350,7 +350,7 @@ def _listed(name: str, traces: TraceLike | Sequence[TraceLike]) -> list[TraceLik
         return [traces]
     found = list(traces)
     if not found:
-        message = f"{name}: give at least one trace"
+        message = f"{name}: pass at least one trace"
         raise ConfigurationError(message)
     return found
 
@@ -387,10 +387,10 @@ def _space(
                     raise
         elif one.kind == "words":
             if asked is not None:
-                message = f"search[{name!r}]: expected several words, which are not tuned: leave it"
+                message = f"search[{name!r}]: a parameter of several words cannot be tuned: omit it"
                 raise ConfigurationError(message)
         elif ends is not None:
-            message = f"search[{name!r}]: it is no number, and has no range: give None"
+            message = f"search[{name!r}]: not a number, so it has no range: pass None"
             raise ConfigurationError(message)
         else:
             space.append(one)
@@ -408,12 +408,12 @@ def _ranged(one: Parameter, ends: tuple[float, float] | None) -> Parameter:
         if default:
             low, high = max(low, default / 100), min(high, default * 100)
         elif high - low > WIDEST:
-            message = f"search[{one.name!r}]: its range has no end: give one, as in (0, 100)"
+            message = f"search[{one.name!r}]: its range is open: pass one, as in (0, 100)"
             raise ConfigurationError(message)
     else:
         low, high = map(float, ends)
         if not least <= low < high <= most:
-            message = f"search[{one.name!r}]: {ends} is no range in it: expected {one.range}"
+            message = f"search[{one.name!r}]: invalid range {ends}: expected {one.range}"
             raise ConfigurationError(message)
     if one.kind == "integer":
         low, high = math.ceil(low), math.floor(high)

@@ -191,9 +191,9 @@ export class LiveTable {
       return;
     }
     const names = constants.map((column) => `${textOf(head.cells[column])}: ${textOf(rows[0]?.cells[column])}`);
-    const count = constants.length === 1 ? "a column" : `${constants.length} columns`;
+    const count = constants.length === 1 ? "a column that does" : `${constants.length} columns that do`;
     this.constantsLabel.title = names.join("\n");
-    this.constantsWords.textContent = ` Show ${count} that do not vary`;
+    this.constantsWords.textContent = ` Show ${count} not vary`;
     if (!this.constantsLabel.isConnected) {
       this.tools.prepend(this.constantsLabel);
     }

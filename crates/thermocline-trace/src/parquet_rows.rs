@@ -113,7 +113,7 @@ impl ParquetRows {
                 (None, Source::Name(_)) if assignment.is_optional => {}
                 (None, Source::Name(name)) => {
                     return Err(wrong(format!(
-                        "there is no column `{name}`; there are: {}",
+                        "unknown column `{name}`; the columns are: {}",
                         known()
                     )));
                 }

@@ -88,7 +88,7 @@ fn licences(folder: &Path) -> Result<Vec<String>> {
 
 fn document(package: &str, list: &str, texts: &BTreeMap<String, Vec<String>>) -> String {
     let mut document = format!(
-        "The program `{package}` contains these packages by others, under these licences:\n\n{list}"
+        "`{package}` contains these packages by others, under these licences:\n\n{list}"
     );
     for (text, names) in texts {
         let line = "-".repeat(72);

@@ -63,6 +63,9 @@ fn platforms() -> &'static [Platform] {
 /// The largest wheel that is published, in bytes.
 const WHEEL_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
+/// The licences of the packages that the extension contains, below the wheel's root.
+const NOTICES: &str = "thermocline/THIRD-PARTY.txt";
+
 /// The newest version of glibc of which `manylinux_2_28` may use a symbol.
 const GLIBC_MAX: (u32, u32) = (2, 28);
 
@@ -127,6 +130,12 @@ fn build(
 ) -> Result<PathBuf> {
     let into = cargo_target.join(format!("wheel-{}", platform.target));
     super::make_empty(&into)?;
+    let notices = super::notices::collect(folder, "thermocline-python", platform.target)?;
+    // maturin takes the file from the sources (`include` in pyproject.toml). It goes when this ends.
+    let path = tempfile::TempPath::try_from_path(folder.join("python").join(NOTICES))
+        .context("cannot name the file of notices")?;
+    std::fs::write(&path, notices)
+        .with_context(|| format!("cannot write `{}`", path.display()))?;
     let options: &[&str] = match platform.library {
         Library::Elf { .. } => &["--zig", "--compatibility", platform.promise],
         Library::MachO => &[],
@@ -172,6 +181,7 @@ fn check_library(release: &Release, wheel: &Path, machine: &str, target: &str) -
     let scratch = tempfile::tempdir().context("cannot make a scratch folder")?;
     let folder = word(scratch.path())?;
     release.tools.python_tool(&release.root, "python", &["-m", "zipfile", "-e", name, folder])?;
+    ensure!(scratch.path().join(NOTICES).is_file(), "`{name}` lacks `{NOTICES}`");
     let library = scratch.path().join("thermocline/_thermocline.abi3.so");
     let read = |what: &str| run_at(&release.root, "readelf", &[what, word(&library)?]);
     ensure!(read("--file-header")?.contains(machine), "`{name}` is not for {machine}");

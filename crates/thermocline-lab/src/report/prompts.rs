@@ -51,7 +51,7 @@ fn about(run: &KvSummary) -> String {
         grouped(trace.distinct_blocks.into()),
     );
     if let Some(KvModel { name, source, .. }) = run.model {
-        let bytes = run.block_bytes.map_or(0, |bytes| bytes);
+        let bytes = run.block_bytes.unwrap_or_default();
         let speed = run.flops_per_s / 1e12;
         text += &format!(
             " Model: {name} ({source}), {} for each block; a prefill does {speed:.0} TFLOP/s.",
