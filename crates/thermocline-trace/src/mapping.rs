@@ -255,7 +255,7 @@ impl Mapping {
                     None if *is_optional => {}
                     None => {
                         let known = columns.join(", ");
-                        return Err(format!("there is no column `{name}`; there are: {known}"));
+                        return Err(format!("unknown column `{name}`; the columns are: {known}"));
                     }
                 },
             }

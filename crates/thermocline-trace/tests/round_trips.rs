@@ -204,7 +204,7 @@ fn parquet_that_cannot_be_read_says_why() {
     };
     let message = read("key=page").unwrap_err().to_string();
     assert!(
-        message.contains("there is no column `page`; there are: at_ns, op, volume"),
+        message.contains("unknown column `page`; the columns are: at_ns, op, volume"),
         "{message}"
     );
     let message = read("offset=volume:pages").unwrap_err().to_string();
