@@ -26,7 +26,7 @@ use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
 use thermocline_papers::{STUDIES, StudyEntry};
 
 use crate::backing::BackingLocation;
-use crate::bytes::Bytes;
+use crate::bytes::{ByteRange, Bytes};
 pub(crate) use advise::{
     AdviceFormat, AdviseOptions, ENDURANCE_CYCLES, Have, KindWord, ListenWith,
 };
@@ -456,7 +456,7 @@ pub(crate) struct CacheOptions {
     /// Folder of the notes of block devices, as `state_dir` of the server's configuration
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// The volume of the flash, if it has several
+    /// The volume of the flash or of the server, if there are several
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) volume: Option<String>,
 }
@@ -518,6 +518,43 @@ pub(crate) enum CacheCommand {
         /// Replace even if pages are lost; a later start does not know which ones
         #[arg(long)]
         yes: bool,
+    },
+    /// Write the pages of a range back, and remove them from the cache of a running server
+    ///
+    /// When the command ends, the backing store durably has the range as it was when the command began. The
+    /// policy starts anew with the pages that stay: it keeps their order, and loses what it knew of others.
+    Evict {
+        /// The configuration that the server was started with
+        config: PathBuf,
+        /// Range of bytes: OFFSET+LENGTH or START-END, as in 1GiB+64MiB
+        range: ByteRange,
+    },
+    /// Read the pages of a range into the cache of a running server
+    ///
+    /// The policy decides which of them stay, as if a client had read them.
+    Promote {
+        /// The configuration that the server was started with
+        config: PathBuf,
+        /// Range of bytes: OFFSET+LENGTH or START-END, as in 1GiB+64MiB
+        range: ByteRange,
+    },
+    /// Keep the pages of a range in the cache of a running server until they are unpinned
+    ///
+    /// They stay whatever the policy decides, also over restarts. `flash.pinned` reserves the room for them.
+    Pin {
+        /// The configuration that the server was started with
+        config: PathBuf,
+        /// Range of bytes: OFFSET+LENGTH or START-END, as in 1GiB+64MiB
+        range: ByteRange,
+    },
+    /// Let the pages of a range go that were pinned
+    ///
+    /// They leave the cache. The policy decides about them again when they are accessed.
+    Unpin {
+        /// The configuration that the server was started with
+        config: PathBuf,
+        /// Range of bytes: OFFSET+LENGTH or START-END, as in 1GiB+64MiB
+        range: ByteRange,
     },
     /// Write the pages of a volume back, and remove it from the flash that it shares with others
     ///
