@@ -46,6 +46,7 @@ mod offline;
 mod operation;
 mod options;
 mod outbox;
+mod page_ranges;
 mod recovery;
 mod request;
 pub mod shadow;
@@ -71,9 +72,13 @@ pub use memory::{ALIGNMENT_BYTES, FrameId, Frames};
 pub use offline::{Check, Contents};
 pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind, OperationParts};
 pub use options::{Cleaning, Leaving, Options, OptionsError, PolicyOptions, WriteMode};
+pub use page_ranges::PageRanges;
 pub use recovery::{Flash, FlashError};
 pub use request::{Reply, Request, RequestError, RequestKind, SubmitError};
-pub use shard::{Cooperator, Event, Observer, OpenError, PageStatus, Shard, WriteHold};
+pub use shard::{
+    Cooperator, Event, Observer, OpenError, PageStatus, RangeCommand, RangeDone, RangeError,
+    RangeWork, Shard, WriteHold,
+};
 pub use shard_map::{ShardMap, Share};
 pub use sharding::{FlashSet, FoundSet, Part, SharedSyncs, Spanning};
 pub use side_file::{SideFile, SideFileError};

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::format::PAGES_MAX;
 use crate::ids::IdSpace;
+use crate::page_ranges::PageRanges;
 use crate::shard_map::{ShardMap, Share};
 
 /// Options of an engine.
@@ -20,6 +21,10 @@ pub struct Options {
     pub ram_pages: u32,
     /// Pages that the policy may keep on flash; 0 for none.
     pub flash_pages: u32,
+    /// Pages that may be pinned: they have room on flash for themselves, in RAM without a flash.
+    pub pinned_pages: u32,
+    /// Pages that are pinned from the beginning.
+    pub pins: PageRanges,
     /// Policy that decides where pages are.
     pub policy: PolicyOptions,
     /// Treatment of writes.
@@ -164,6 +169,22 @@ pub enum OptionsError {
         /// Bytes of an extent.
         extent_bytes: u64,
     },
+    /// More pages are pinned than there is room for.
+    #[error(
+        "{wanted_pages} pages are pinned, and a shard has room for {room_pages}: reserve more, or unpin a range"
+    )]
+    TooManyPins {
+        /// Pinned pages of the shard.
+        wanted_pages: u64,
+        /// Pages that it has room for.
+        room_pages: u64,
+    },
+    /// A pinned range ends beyond the backing store.
+    #[error("a pinned range ends at page {end_page}, beyond the backing store: unpin it")]
+    PinBeyondEnd {
+        /// End of the range.
+        end_page: u64,
+    },
     /// Requests may not wait at all.
     #[error("`backing_timeout` is 0: it must be above 0")]
     Timeout,
@@ -193,6 +214,8 @@ impl Options {
             backing_pages,
             ram_pages,
             flash_pages,
+            pinned_pages: 0,
+            pins: PageRanges::default(),
             policy,
             write_mode: WriteMode::Back,
             request_bytes_max: 1 << 20,
@@ -230,6 +253,7 @@ impl Options {
         let of = |share| Self {
             ram_pages: self.ram_pages / shards,
             flash_pages: self.flash_pages / shards,
+            pinned_pages: self.pinned_pages / shards,
             spare_frames: part(self.spare_frames),
             undurable_pages_max: part(self.undurable_pages_max),
             unsynced_pages_max: part(self.unsynced_pages_max),
@@ -248,14 +272,19 @@ impl Options {
         Ok(Share::all(map).map(of).collect())
     }
 
-    /// Return the number of slots that a flash of this setup has: those of the policy, as many as
-    /// RAM has pages for the pages that flushes log, and some for pages on their way.
+    /// Return the number of slots that a flash of this setup has: those of the policy and of pinned pages,
+    /// as many as RAM has pages for the pages that flushes log, and some for pages on their way.
     pub fn slots(&self) -> u32 {
         if self.flash_pages == 0 {
             return 0;
         }
         let moving = (self.flash_pages / 32).clamp(16, 1 << 16);
-        self.flash_pages.saturating_add(self.ram_pages).saturating_add(moving)
+        self.kept_slots().saturating_add(self.ram_pages).saturating_add(moving)
+    }
+
+    /// Return the number of slots for pages that the policy keeps on flash, and for pinned ones.
+    pub(crate) const fn kept_slots(&self) -> u32 {
+        self.flash_pages.saturating_add(self.pinned_pages)
     }
 
     /// Return the number of bytes of the exported device.
@@ -277,7 +306,9 @@ impl Options {
 
     /// Frames of the pool.
     pub(crate) fn frames(&self) -> u32 {
+        let pinned_in_ram = if self.flash_pages == 0 { self.pinned_pages } else { 0 };
         self.ram_pages
+            .saturating_add(pinned_in_ram)
             .saturating_add(self.request_pages_max().saturating_mul(2))
             .saturating_add(self.spare_frames.max(RESERVED_FRAMES * 2))
             .saturating_add(READ_FRAMES)
@@ -333,7 +364,26 @@ impl Options {
         if self.backing_timeout == Nanos(0) {
             return Err(OptionsError::Timeout);
         }
+        self.check_pins()?;
         self.check_memory()
+    }
+
+    /// Check that the shard has room for the pinned pages.
+    ///
+    /// # Errors
+    /// If it has not, or a page is beyond the end of the backing store.
+    pub fn check_pins(&self) -> Result<(), OptionsError> {
+        let pages = |range| self.share.pages_of(&range, self.page_bytes);
+        let wanted_pages: u64 = self.pins.iter().map(pages).sum();
+        let room_pages = u64::from(self.pinned_pages);
+        if wanted_pages > room_pages {
+            return Err(OptionsError::TooManyPins { wanted_pages, room_pages });
+        }
+        let end_page = self.pins.iter().last().map_or(0, |range| range.end);
+        if end_page > self.backing_pages {
+            return Err(OptionsError::PinBeyondEnd { end_page });
+        }
+        Ok(())
     }
 
     /// Refuses sizes that the system has no memory for, before an allocation ends the program.

@@ -7,6 +7,7 @@
 //! the export grows.
 
 use std::num::NonZeroU16;
+use std::ops::Range;
 
 use uuid::Uuid;
 
@@ -127,6 +128,15 @@ impl Share {
     /// Return `true` if there is no other shard.
     pub const fn is_whole(&self) -> bool {
         self.map.shards.get() == 1
+    }
+
+    /// Return the number of pages of a range that this shard serves.
+    pub(crate) fn pages_of(&self, pages: &Range<u64>, page_bytes: u32) -> u64 {
+        let page_bytes = u64::from(page_bytes);
+        let before = |page: u64| {
+            self.map.bytes_of(self.index.into(), page.saturating_mul(page_bytes)) / page_bytes
+        };
+        before(pages.end) - before(pages.start)
     }
 
     /// Return the identity of this shard's part of a cache, and the cache of a part. They differ,

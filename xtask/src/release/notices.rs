@@ -87,9 +87,8 @@ fn licences(folder: &Path) -> Result<Vec<String>> {
 }
 
 fn document(package: &str, list: &str, texts: &BTreeMap<String, Vec<String>>) -> String {
-    let mut document = format!(
-        "`{package}` contains these packages by others, under these licences:\n\n{list}"
-    );
+    let mut document =
+        format!("`{package}` contains these packages by others, under these licences:\n\n{list}");
     for (text, names) in texts {
         let line = "-".repeat(72);
         document += &format!("\n{line}\n{}\n{line}\n\n{text}\n", names.join("\n"));

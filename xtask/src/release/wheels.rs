@@ -134,8 +134,7 @@ fn build(
     // maturin takes the file from the sources (`include` in pyproject.toml). It goes when this ends.
     let path = tempfile::TempPath::try_from_path(folder.join("python").join(NOTICES))
         .context("cannot name the file of notices")?;
-    std::fs::write(&path, notices)
-        .with_context(|| format!("cannot write `{}`", path.display()))?;
+    std::fs::write(&path, notices).with_context(|| format!("cannot write `{}`", path.display()))?;
     let options: &[&str] = match platform.library {
         Library::Elf { .. } => &["--zig", "--compatibility", platform.promise],
         Library::MachO => &[],

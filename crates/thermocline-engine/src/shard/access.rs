@@ -20,8 +20,10 @@ impl Shard {
         let (page, op) = (piece.page, piece.content.op());
         self.counters.accesses[op as usize] += 1;
         if self.bypasses(piece, building) {
-            self.access_around(piece, building);
-            return;
+            return self.access_around(piece, building);
+        }
+        if self.is_pinned(page) {
+            return self.access_pinned(piece, building);
         }
         self.clock += 1;
         self.actions.clear();
@@ -143,7 +145,8 @@ impl Shard {
             Content::Trimmed => true,
             Content::Read | Content::Prefetch | Content::Write(_) => false,
         };
-        (is_around || is_blank || building.is_sequential) && self.place(piece.page).is_none()
+        let is_passing = (is_around || building.is_sequential) && !self.is_pinned(piece.page);
+        (is_passing || is_blank) && self.place(piece.page).is_none()
     }
 
     fn is_whole(&self, piece: &Piece<'_>) -> bool {
@@ -191,8 +194,9 @@ impl Shard {
             };
             let accessed = accessed.filter(|accessed| accessed.id == named);
             let page = accessed.map(|accessed| accessed.page).or_else(|| self.page_of(named));
-            // Flash may lack what the policy believes there, and then nothing is to be moved.
-            let Some(page) = page else { continue };
+            // Flash may lack what the policy believes there, and then nothing is to be moved; nor is what
+            // is pinned.
+            let Some(page) = page.filter(|&page| !self.is_pinned(page)) else { continue };
             let id = self.ensure_entry(page);
             let entry = &mut self.entries[id];
             match action {
@@ -240,7 +244,13 @@ impl Shard {
     }
 
     /// Gives or takes the bytes of a piece.
-    fn serve(&mut self, id: EntryId, piece: &Piece<'_>, tier: Tier, building: &mut Building) {
+    pub(super) fn serve(
+        &mut self,
+        id: EntryId,
+        piece: &Piece<'_>,
+        tier: Tier,
+        building: &mut Building,
+    ) {
         match piece.content {
             Content::Prefetch => {}
             Content::Read => self.serve_read(id, piece, building),

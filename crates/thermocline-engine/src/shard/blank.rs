@@ -248,6 +248,11 @@ impl Blanks {
             }
     }
 
+    /// Return `true` if the disk may not have the pages of a range durably as they were at this version.
+    pub(super) fn has_older(&self, pages: &Range<u64>, version: u64) -> bool {
+        self.overlapping(pages).any(|start| self.ranges[&start].version <= version)
+    }
+
     /// Forget these requests, whose results are known before those of their ranges.
     pub(super) fn forget_requests(&mut self, requests: &BTreeSet<usize>) {
         for blank in self.ranges.values_mut() {

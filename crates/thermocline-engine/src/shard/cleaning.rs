@@ -100,7 +100,7 @@ impl Shard {
     /// Clean the pages that are due by now.
     pub(super) fn clean_in_time(&mut self) {
         for page in self.write_backs.wake_in_time(self.now) {
-            self.try_again(page);
+            self.send_home(page);
         }
         self.retry_blanks_in_time();
         self.end_overdue();
@@ -111,8 +111,8 @@ impl Shard {
         }
     }
 
-    /// Send a page that rested to disk.
-    fn try_again(&mut self, page: u64) {
+    /// Send the newest bytes of a page to disk, if that lacks them.
+    pub(super) fn send_home(&mut self, page: u64) {
         if let Some(id) = self.entry(page)
             && self.entries[id].frame.is_some()
         {
@@ -131,16 +131,8 @@ impl Shard {
         self.policy.flush(&mut self.actions);
         self.perform_actions();
         self.retry_blanks();
-        let dirty = self.dirty_page_numbers();
-        for page in dirty {
-            if let Some(id) = self.entry(page)
-                && self.entries[id].frame.is_some()
-            {
-                self.entries[id].wants.disk = true;
-                self.settle(id);
-            } else {
-                self.write_backs.insert(page);
-            }
+        for page in self.dirty_page_numbers() {
+            self.send_home(page);
         }
         self.want_sync_and_commit();
     }
@@ -197,7 +189,7 @@ impl Shard {
         if self.idle_from().is_some_and(|from| self.now >= from) {
             return 0.0;
         }
-        self.options.cleaning.dirty_ratio_target * f64::from(self.options.flash_pages)
+        self.options.cleaning.dirty_ratio_target * f64::from(self.options.kept_slots())
     }
 
     /// Queues dirty pages of flash, as many as the rate allows since the last time.

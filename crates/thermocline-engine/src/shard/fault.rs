@@ -1,5 +1,7 @@
 //! A flash that fails, pages that are lost with it, and policies that take over.
 
+use std::ops::Range;
+
 use thermocline_core::{Access, Op, PageId, Survivor};
 
 use super::exchange::FlashUse;
@@ -59,19 +61,22 @@ impl Shard {
     /// If the policy cannot be built; the old one stays.
     pub fn set_policy(&mut self, policy: PolicyOptions) -> Result<(), OptionsError> {
         let former = std::mem::replace(&mut self.options.policy, policy);
-        match self.options.build_policy(self.slots.count()) {
-            Ok((policy, space)) => {
-                self.policy = policy;
-                self.places.rename(space, &self.slots, &self.entries);
-            }
-            Err(error) => {
-                self.options.policy = former;
-                return Err(error);
-            }
-        }
-        let in_ram = self.forget_views();
-        self.tell_survivors();
+        self.renew_policy(&(0..0)).inspect_err(|_| self.options.policy = former)
+    }
+
+    /// Build the policy again, and pass it the contents of RAM and flash, except for these pages.
+    ///
+    /// # Errors
+    /// If the policy cannot be built; the old one stays.
+    pub(super) fn renew_policy(&mut self, forgotten: &Range<u64>) -> Result<(), OptionsError> {
+        let (policy, space) = self.options.build_policy(self.slots.count())?;
+        self.policy = policy;
+        self.places.rename(space, &self.slots, &self.entries);
+        let in_ram = self.forget_views(forgotten);
+        self.tell_survivors(forgotten);
         self.tell_ram(&in_ram);
+        self.pins.refill();
+        self.is_stirred = true;
         Ok(())
     }
 
@@ -151,13 +156,16 @@ impl Shard {
     }
 
     /// Forgets what the policy believes. Returns the pages that it believed in RAM and that are there,
-    /// the one accessed longest ago first.
-    fn forget_views(&mut self) -> Vec<u64> {
+    /// except for the `forgotten` ones; the one accessed longest ago comes first.
+    fn forget_views(&mut self, forgotten: &Range<u64>) -> Vec<u64> {
         let mut in_ram: Vec<(u64, u64)> = vec![];
         let ids: Vec<EntryId> = self.entry_ids().collect();
         for id in ids {
+            if self.view_pinned(id) {
+                continue;
+            }
             let entry = &mut self.entries[id];
-            if entry.in_ram && entry.frame.is_some() {
+            if entry.in_ram && entry.frame.is_some() && !forgotten.contains(&entry.page) {
                 in_ram.push((entry.touched, entry.page));
             } else {
                 entry.in_ram = false;
@@ -169,8 +177,9 @@ impl Shard {
         in_ram.into_iter().map(|(_, page)| page).collect()
     }
 
-    /// Pass the policy the contents of flash, the version written longest ago first.
-    pub(super) fn tell_survivors(&mut self) {
+    /// Pass the policy the contents of flash except for the `forgotten` pages, the version written longest
+    /// ago first.
+    pub(super) fn tell_survivors(&mut self, forgotten: &Range<u64>) {
         // What a failed flash still has is on its way home.
         if !self.may_use_slots() {
             return;
@@ -179,10 +188,11 @@ impl Shard {
         // At a start no page has an entry, and looking for millions in vain takes long.
         let is_start = self.entries.len() == 0;
         for (id, slot) in self.slots.iter() {
-            if slot.state() != SlotState::Live {
+            let page = self.slots.page(id);
+            let is_told = !forgotten.contains(&page) && !self.is_pinned(page);
+            if slot.state() != SlotState::Live || !is_told {
                 continue;
             }
-            let page = self.slots.page(id);
             let is_newest = is_start
                 || self.entry(page).is_none_or(|entry| {
                     self.entries[entry].slot == Some(id)

@@ -58,6 +58,12 @@ pub const SHARD_FIGURES: &[Figure<Shard>] = &[
     )
     .metric("flash_write_budget_left_bytes")
     .details("Negative if overdrawn; absent without a budget."),
+    Figure::gauge("pinned_pages", "Pages that are pinned", |shard: &Shard| {
+        shard.pinned_pages().into()
+    })
+    .details(
+        "The cache keeps them whatever the policy decides; accesses to them count as bypasses.",
+    ),
     Figure::gauge("requests_in_flight", "Requests accepted and not answered", |shard: &Shard| {
         (shard.requests_in_flight() as u64).into()
     }),

@@ -35,6 +35,7 @@ impl Shard {
                 None => panic!("every live slot can be found"),
             }
         }
+        self.assert_pins();
         self.assert_progress();
     }
 

@@ -26,7 +26,9 @@ mod invariants;
 mod journal;
 mod metadata;
 mod overdue;
+mod pins;
 mod places;
+mod ranges;
 mod request;
 mod requests;
 mod retry;
@@ -39,7 +41,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use slab::Slab;
 use smallvec::SmallVec;
-use thermocline_core::{Actions, BoxedPolicy, Nanos};
+use thermocline_core::{Actions, BoxedPolicy, Nanos, Tier};
 use uuid::Uuid;
 
 use crate::counters::Counters;
@@ -67,7 +69,9 @@ pub use self::hold::WriteHold;
 pub use self::hosts::Cooperator;
 use self::journal::Journal;
 use self::metadata::{Metadata, OwnOperation};
+use self::pins::Pins;
 use self::places::{Place, Places};
+pub use self::ranges::{RangeCommand, RangeDone, RangeError, RangeWork};
 use self::requests::Requests;
 use self::retry::FlashFaults;
 use self::waiters::Waiters;
@@ -85,6 +89,7 @@ pub struct Shard {
     /// A frame of zeroes, which nobody writes.
     zero_frame: FrameId,
     places: Places,
+    pins: Pins,
     blanks: Blanks,
     slots: Slots,
     entries: Entries,
@@ -224,7 +229,7 @@ impl Shard {
         if index != options.share.index {
             return Err(FlashError::Mixed { index }.into());
         }
-        let wanted_slots = options.flash_pages.saturating_add(SPARE_SLOTS_MIN);
+        let wanted_slots = options.kept_slots().saturating_add(SPARE_SLOTS_MIN);
         if layout.slots < wanted_slots || options.flash_pages == 0 {
             let found_slots = layout.slots;
             return Err(FlashError::TooFewSlots { found_slots, wanted_slots }.into());
@@ -236,6 +241,7 @@ impl Shard {
         let slots = flash.superblock.layout.slots;
         let (policy, space) = options.build_policy(slots)?;
         let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
+        let pins = Pins::new(options.pins.clone(), if slots > 0 { Tier::FLASH } else { Tier::RAM });
         let metadata = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
         let zero_frame = pool.take().expect("a pool has more frames than those");
         let entries = options.frames() as usize;
@@ -243,6 +249,7 @@ impl Shard {
         let budget = budget.map(|rate| FlashBudget::new(rate, Nanos(0), 0));
         Ok(Self {
             places: Places::with_capacity(slots as usize + entries, options.backing_pages, space),
+            pins,
             blanks: Blanks::default(),
             slots: Slots::new(slots, options.backing_pages),
             entries: Entries::with_capacity(entries),
@@ -275,7 +282,8 @@ impl Shard {
             flash: if slots > 0 { FlashUse::Works } else { FlashUse::Released(None) },
             awaits_epoch: false,
             is_draining: false,
-            is_stirred: false,
+            // Pinned pages may be missing.
+            is_stirred: options.pins.next_from(0).is_some(),
             options,
         })
     }
@@ -288,7 +296,7 @@ impl Shard {
         }
         // Recovery leaves each page one slot.
         self.places.refill(&self.slots, &self.entries);
-        self.tell_survivors();
+        self.tell_survivors(&(0..0));
         self.is_stirred = true;
     }
 
@@ -364,6 +372,7 @@ impl Shard {
             && self.waiters.is_empty()
             && self.metadata.is_empty()
             && !self.is_draining
+            && !self.is_filling_pins()
     }
 
     /// Return the number of requests taken and not answered.
@@ -484,6 +493,7 @@ impl Shard {
     /// Do the work that no single page asks for.
     fn stir(&mut self) {
         self.is_stirred = false;
+        self.fill_pins();
         self.want_frames();
         self.bound_undurable();
         self.retry_queued();

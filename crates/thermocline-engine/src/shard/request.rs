@@ -102,7 +102,8 @@ impl Shard {
         for segment in reply.segments {
             self.pool.release(segment.frame);
         }
-        self.is_stirred |= !self.queue.is_empty() || self.write_backs.is_busy();
+        self.is_stirred |=
+            !self.queue.is_empty() || self.write_backs.is_busy() || self.is_filling_pins();
     }
 
     /// Frames are known by their position, which means another page in another shard.
@@ -173,16 +174,7 @@ impl Shard {
         let stream_bytes = self.note_stream(&request);
         let is_sequential =
             self.options.sequential_bypass_bytes.is_some_and(|bytes| stream_bytes > bytes);
-        let mut building = Building {
-            key: self.requests.next_key(),
-            segments: Segments::new(),
-            waiting: 0,
-            found: None,
-            error: None,
-            older: self.version,
-            is_sequential,
-            cooperator,
-        };
+        let mut building = Building { is_sequential, cooperator, ..self.building() };
         let frames = usize::try_from(needed).expect("there are as many frames");
         self.requests.claim_frames(frames);
         if let Some(BlankParts { pages, gaps }) = parts {
@@ -203,9 +195,23 @@ impl Shard {
         Ok(())
     }
 
+    /// Return what a request is before its first page is accessed.
+    fn building(&self) -> Building {
+        Building {
+            key: self.requests.next_key(),
+            segments: Segments::new(),
+            waiting: 0,
+            found: None,
+            error: None,
+            older: self.version,
+            is_sequential: false,
+            cooperator: None,
+        }
+    }
+
     /// Return the reason why a request that needs that many frames is not taken now: it has to
     /// wait, or fails because what it would wait for fails.
-    fn obstacle(
+    pub(super) fn obstacle(
         &mut self,
         needed_frames: u64,
         pages: &Range<u64>,
@@ -224,6 +230,17 @@ impl Shard {
             self.is_stirred |= self.disk_syncs.is_busy();
         }
         obstacle
+    }
+
+    /// Accesses pages for a request that no client has made, and that nobody waits for.
+    pub(super) fn access_unasked(&mut self, request: &Request, pages: Range<u64>) {
+        self.announce(request);
+        self.policy_background();
+        let mut building = self.building();
+        let frames = usize::try_from(2 * (pages.end - pages.start)).expect("a part of a request");
+        self.requests.claim_frames(frames);
+        self.access_run(request, &[], pages, &mut building);
+        self.requests.claim_frames(0);
     }
 
     /// Serves the parts of a request in these pages, one after the other.

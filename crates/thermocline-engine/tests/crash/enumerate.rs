@@ -98,6 +98,8 @@ impl World {
             crashes: 0,
             caches: 0,
             exchange: Exchange::Idle,
+            ranging: None,
+            evicted: self.evicted.clone(),
         })
     }
 

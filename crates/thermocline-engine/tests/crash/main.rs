@@ -29,6 +29,7 @@ mod oracle;
 mod plan;
 #[path = "../policies/mod.rs"]
 mod policies;
+mod ranges;
 mod restart;
 mod set;
 mod starts;
@@ -44,7 +45,7 @@ const SEEDS: u64 = 1000;
 /// Number of crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind {
         name: "what_was_durable_survives_every_crash",
         plan: Plan::crashes,
@@ -72,6 +73,12 @@ const KINDS: [Kind; 11] = [
     Kind {
         name: "a_flash_that_is_replaced_takes_nothing_with_it",
         plan: Plan::exchanges,
+        run: World::run,
+        part: 1,
+    },
+    Kind {
+        name: "commands_about_ranges_lose_nothing",
+        plan: Plan::ranges,
         run: World::run,
         part: 1,
     },
@@ -152,6 +159,11 @@ fn without_its_flash_the_engine_goes_on() {
 #[test]
 fn a_flash_that_is_replaced_takes_nothing_with_it() {
     run("a_flash_that_is_replaced_takes_nothing_with_it");
+}
+
+#[test]
+fn commands_about_ranges_lose_nothing() {
+    run("commands_about_ranges_lose_nothing");
 }
 
 #[test]

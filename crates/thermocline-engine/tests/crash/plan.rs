@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) resizes: bool,
     /// `true` if other flashes take the place of the one in use while the engine serves.
     pub(crate) exchanges: bool,
+    /// `true` if ranges are evicted, promoted, pinned and unpinned while the engine serves.
+    pub(crate) ranges: bool,
     /// Blocks of the journal's region.
     pub(crate) journal_blocks: u32,
     /// Shards, and pages of their extents.
@@ -86,7 +88,8 @@ impl Plan {
         // What may be written at once is a share of a day's budget: some pages, or none.
         options.flash_write_budget_gib_per_day =
             [None, None, None, Some(0.000_01), Some(0.0005), Some(0.005)][below(6) as usize];
-        let (loses_flash, kills, resizes, exchanges) = (false, false, true, false);
+        let (loses_flash, kills, resizes) = (false, false, true);
+        let (exchanges, ranges) = (false, false);
         Self {
             seed,
             crashes: 4,
@@ -96,6 +99,7 @@ impl Plan {
             kills,
             resizes,
             exchanges,
+            ranges,
             journal_blocks,
             shards,
             extent_pages,
@@ -180,6 +184,15 @@ impl Plan {
         if faults.hangs > 0 {
             plan.options.backing_timeout = Nanos(500_000_000);
         }
+        plan
+    }
+
+    /// Ranges are evicted, promoted, pinned and unpinned while the engine serves, with each kind of fault.
+    pub(crate) fn ranges(seed: u64) -> Self {
+        let mut plan = Self { exchanges: seed % 3 == 2, ranges: true, ..Self::exchanges(seed) };
+        // Of more shards, each has room for all, because they would have to agree.
+        let shards = u32::from(plan.shards.get());
+        plan.options.pinned_pages = if shards == 1 { 6 } else { shards * PAGES as u32 };
         plan
     }
 

@@ -50,6 +50,7 @@ impl World {
     pub(crate) fn forget_session(&mut self) {
         self.asked.clear();
         self.lost.clear();
+        self.ranging = None;
         self.exchange = Exchange::Idle;
         self.unverified = (0..PAGES).collect();
     }
@@ -67,6 +68,7 @@ impl World {
         }
         let shards = Shards::open(options, flash, Shard::open_early);
         self.shards = shards.map_err(|error| error.to_string())?;
+        self.check_evicted()?;
         self.shards.tick(self.now);
         let steps = self.below(300);
         self.live(steps)?;
@@ -83,6 +85,8 @@ impl World {
         let shards = Shards::open(options, flash, Shard::open);
         self.shards = shards.map_err(|error| error.to_string())?;
         self.exchange = Exchange::Idle;
+        self.ranging = None;
+        self.check_evicted()?;
         self.shards.tick(self.now);
         self.shards.assert_invariants();
         Ok(())

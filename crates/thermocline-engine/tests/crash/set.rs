@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use thermocline_core::Nanos;
+use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::Completion;
 use thermocline_engine::{
     FlashSet, Frames, OpenError, Operation, Options, OptionsError, PolicyOptions, Request,
@@ -265,6 +265,12 @@ impl Shards {
             // Each part is shorter than one request may be.
             _ => request.length_bytes,
         }
+    }
+
+    /// Return `true` if a tier of the cache has the page.
+    pub(crate) fn is_held(&self, page: u64) -> bool {
+        let page = page + self.first_bytes / u64::from(self.members[0].options().page_bytes);
+        self.members.iter().any(|shard| shard.tier_of(page) != Tier::DISK)
     }
 
     pub(crate) fn policy(&self) -> &PolicyOptions {

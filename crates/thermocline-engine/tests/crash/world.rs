@@ -17,6 +17,7 @@ use crate::faults::Faults;
 use crate::oracle::{Oracle, Promise, SECTORS};
 use crate::plan::{PAGES, Plan, first_bytes};
 use crate::policies::{entries, policy};
+use crate::ranges::Ranging;
 use crate::set::{Answer, Shards};
 
 /// Maximum delay of the answer to an overdue request: the engine checks times only now and then.
@@ -25,7 +26,7 @@ const OVERDUE_SLACK_NS: u64 = 250_000_000;
 /// A request that was taken and not answered.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    request: Request,
+    pub(crate) request: Request,
     /// Time of submission.
     since: u64,
     /// Per page: what was promised when it was submitted.
@@ -58,6 +59,10 @@ pub(crate) struct World {
     pub(crate) caches: u128,
     /// The exchange of the flash under way.
     pub(crate) exchange: Exchange,
+    /// The command about a range under way.
+    pub(crate) ranging: Option<Ranging>,
+    /// Pages that were evicted, and that no request has accessed since.
+    pub(crate) evicted: BTreeSet<usize>,
 }
 
 impl World {
@@ -119,6 +124,8 @@ impl World {
             crashes: 0,
             caches: 0,
             exchange: Exchange::Idle,
+            ranging: None,
+            evicted: BTreeSet::new(),
         }
     }
 
@@ -151,6 +158,9 @@ impl World {
             }
             if self.plan.exchanges {
                 self.exchange()?;
+            }
+            if self.plan.ranges {
+                self.command_range()?;
             }
             self.start_operations();
             self.take_replies()?;
@@ -277,6 +287,7 @@ impl World {
             Err(SubmitError::Full) => return,
             Err(error) => panic!("{request:?}: {error}"),
         }
+        self.touch(&request);
         let stamp = match request.kind {
             RequestKind::Write => Some(Some(tag)),
             RequestKind::WriteZeroes => Some(Some(0)),
@@ -444,7 +455,7 @@ impl World {
 }
 
 /// Return the pages of a request, each with its sectors.
-fn pieces(
+pub(crate) fn pieces(
     request: &Request,
     sector_bytes: usize,
 ) -> impl Iterator<Item = (usize, usize, usize)> + use<> {

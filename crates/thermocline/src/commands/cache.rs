@@ -22,9 +22,11 @@ use thermocline_nbd::uri::NbdUri;
 
 use crate::arguments::{CacheCommand, CacheOptions};
 use crate::backing::BackingLocation;
+use crate::bytes::ByteRange;
 use crate::commands::serve::config::{IoEngine, Volumes};
 use crate::commands::serve::control::{self, ReplaceOrder};
 use crate::commands::serve::devices::{AnyDriver, drive_files, drive_nbd};
+use crate::commands::serve::ranges::{RangeOrder, RangeWord};
 use crate::note::NotePlace;
 use crate::output;
 
@@ -68,7 +70,20 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
                 forgets_lost: *yes,
             };
             ensure!(volume.is_none(), control::NO_REPLACEMENT);
-            control::send(&Volumes::read(config)?.only(control::NO_REPLACEMENT)?, &order)
+            let config = Volumes::read(config)?.only(control::NO_REPLACEMENT)?;
+            control::send(&config, control::REPLACE, &order)
+        }
+        CacheCommand::Evict { config, range } => {
+            command_range(config, volume, RangeWord::Evict, *range)
+        }
+        CacheCommand::Promote { config, range } => {
+            command_range(config, volume, RangeWord::Promote, *range)
+        }
+        CacheCommand::Pin { config, range } => {
+            command_range(config, volume, RangeWord::Pin, *range)
+        }
+        CacheCommand::Unpin { config, range } => {
+            command_range(config, volume, RangeWord::Unpin, *range)
         }
         CacheCommand::Forget { flash, backing, note, yes } => {
             let flash = flash.as_deref();
@@ -80,6 +95,17 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
             forget(flash, backing.as_ref().zip(note.transpose()?.as_ref()), *yes)
         }
     }
+}
+
+/// Has a running server carry out an order about a range of one of its volumes.
+fn command_range(
+    config: &Path,
+    volume: Option<&str>,
+    word: RangeWord,
+    range: ByteRange,
+) -> Result<String> {
+    let order = RangeOrder { volume: volume.map(str::to_owned), word, range };
+    control::send(Volumes::read(config)?.shared(), control::RANGE, &order)
 }
 
 /// Identity and contents of a flash.

@@ -27,6 +27,7 @@ mod metrics;
 mod model;
 mod nbd_backing;
 mod page;
+mod ranges;
 mod recording;
 mod regions;
 mod replacing;

@@ -14,7 +14,7 @@ use super::model::Model;
 use super::{Cache, Engine, fails, flush, json, text, thermocline};
 
 /// Models of clients, each with a range of its own.
-fn models() -> Vec<Model> {
+pub(crate) fn models() -> Vec<Model> {
     (0..CLIENTS).map(|client| Model::new(client * PAGES, PAGES)).collect()
 }
 
@@ -24,7 +24,7 @@ fn replace<'a>(config: &'a str, new: &'a str) -> Vec<&'a str> {
 }
 
 /// Clients work until `meanwhile` is done; whether they see errors is for `are_served` to say.
-fn under_load<T>(
+pub(crate) fn under_load<T>(
     engine: &Engine,
     models: &mut [Model],
     seed: u64,
@@ -52,7 +52,7 @@ fn under_load<T>(
     })
 }
 
-fn check(engine: &Engine, models: &[Model]) {
+pub(crate) fn check(engine: &Engine, models: &[Model]) {
     for model in models {
         let found = range(&mut engine.client(), model);
         assert!(found == model.read(0, model.sectors()), "what was acknowledged is there");

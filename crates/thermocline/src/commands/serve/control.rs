@@ -18,6 +18,11 @@ use tracing::{debug, warn};
 use super::config::{Config, Volumes};
 use super::http::{Connection, Request, empty, not_allowed, response};
 use super::new_flash::{NewFlash, new_flash};
+use super::ranges::{RangeOrder, RangeResults, Ranges};
+
+/// Paths of the orders.
+pub(crate) const REPLACE: &str = "/replace";
+pub(crate) const RANGE: &str = "/range";
 
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
@@ -75,7 +80,9 @@ impl Config {
 /// Result of an order.
 enum Order {
     /// A replacement, whose end is still to come.
-    Begun(mpsc::Receiver<Result<String>>),
+    Replaces(mpsc::Receiver<Result<String>>),
+    /// An order about a range, which the shards carry out.
+    Ranges(RangeResults),
     Over(Response<String>),
 }
 
@@ -83,6 +90,8 @@ enum Order {
 #[derive(Clone)]
 pub(super) struct Control {
     shared: Arc<Mutex<Shared>>,
+    /// The names of the volumes, and their orders.
+    volumes: Arc<[(String, Arc<Ranges>)]>,
 }
 
 struct Shared {
@@ -99,7 +108,11 @@ struct Shared {
 
 impl Control {
     /// Create an empty list of orders.
-    pub(super) fn new(configs: &Volumes, backing_bytes: u64) -> Self {
+    pub(super) fn new(
+        configs: &Volumes,
+        volumes: Vec<(String, Arc<Ranges>)>,
+        backing_bytes: u64,
+    ) -> Self {
         let config = configs.shared().clone();
         let shared = Shared {
             flash: config.flash.as_ref().map(|flash| flash.path.clone()),
@@ -109,7 +122,7 @@ impl Control {
             ordered: None,
             is_replacing: false,
         };
-        Self { shared: Arc::new(Mutex::new(shared)) }
+        Self { shared: Arc::new(Mutex::new(shared)), volumes: volumes.into() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
@@ -154,10 +167,7 @@ impl Control {
         match started {
             Err(error) if !is_named => {
                 let error = format!("{error:#}");
-                warn!(
-                    error,
-                    "no control socket: the flash cannot be replaced while the server runs"
-                );
+                warn!(error, "no control socket: the server takes no commands while it runs");
                 Ok(())
             }
             started => started,
@@ -188,7 +198,7 @@ impl Control {
         }
     }
 
-    /// Take the order of a connection. A thread of its own waits for the end of a replacement.
+    /// Takes the order of a connection. If it takes long, a thread of its own waits for its end.
     fn serve(&self, stream: UnixStream, server: &Handle) {
         let mut connection = Connection::new(&stream);
         let mut request = match connection.next_request() {
@@ -197,41 +207,64 @@ impl Control {
             Err(error) => return debug!(%error, "control socket: a connection sent no command"),
         };
         request.is_last = true;
-        match self.order(&request, server) {
-            Order::Over(response) => answer(&stream, &request, &response),
-            Order::Begun(waits) => {
-                let work = move || {
-                    let ended = waits.recv().unwrap_or_else(|_| bail_ending());
-                    answer(&stream, &request, &said(ended));
-                };
-                if let Err(error) = thread::Builder::new().name("order".into()).spawn(work) {
-                    warn!(%error, "cannot report the end of the replacement to its command");
-                }
+        let ends: Box<dyn FnOnce() -> Result<String> + Send> = match self.order(&request, server) {
+            Order::Over(response) => return answer(&stream, &request, &response),
+            Order::Replaces(waits) => {
+                Box::new(move || waits.recv().unwrap_or_else(|_| bail_ending()))
             }
+            Order::Ranges(results) => {
+                let server = server.clone();
+                Box::new(move || results.wait(&server))
+            }
+        };
+        let work = move || answer(&stream, &request, &said(ends()));
+        if let Err(error) = thread::Builder::new().name("order".into()).spawn(work) {
+            warn!(%error, "cannot report the end of an order to its command");
         }
     }
 
     /// Begins what a request orders, or says why not.
     fn order(&self, request: &Request, server: &Handle) -> Order {
-        if request.path != "/replace" {
+        if ![REPLACE, RANGE].contains(&&*request.path) {
             return Order::Over(empty(StatusCode::NOT_FOUND));
         }
         if request.method != Method::POST {
             return Order::Over(not_allowed("POST"));
         }
-        let order = match serde_json::from_slice(&request.body) {
-            Ok(order) => order,
+        let begun = if request.path == REPLACE {
+            serde_json::from_slice(&request.body)
+                .map(|order| self.prepare(&order).map(Order::Replaces))
+        } else {
+            serde_json::from_slice(&request.body)
+                .map(|order| self.command_range(&order).map(Order::Ranges))
+        };
+        server.wake();
+        match begun {
+            Ok(Ok(order)) => order,
+            Ok(Err(error)) => Order::Over(said(Err(error))),
             Err(error) => {
                 let text = error.to_string();
-                return Order::Over(response(StatusCode::BAD_REQUEST, TEXT_TYPE, text));
+                Order::Over(response(StatusCode::BAD_REQUEST, TEXT_TYPE, text))
+            }
+        }
+    }
+
+    /// Gives an order about a range to the shards of its volume.
+    fn command_range(&self, order: &RangeOrder) -> Result<RangeResults> {
+        let names = || self.volumes.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
+        let has_volumes = self.lock().has_volumes;
+        let found = match (&order.volume, &*self.volumes) {
+            (Some(_), _) if !has_volumes => bail!("the server has no volumes: leave --volume out"),
+            (None, [only]) => only,
+            (None, _) => bail!("name a volume with --volume, of: {}", names()),
+            (Some(wanted), volumes) => {
+                let found = volumes.iter().find(|(name, _)| name == wanted);
+                found.with_context(|| {
+                    format!("unknown volume `{wanted}`: the server has {}", names())
+                })?
             }
         };
-        let prepared = self.prepare(&order);
-        server.wake();
-        match prepared {
-            Ok(waits) => Order::Begun(waits),
-            Err(error) => Order::Over(said(Err(error))),
-        }
+        found.1.order(order)
     }
 
     /// Opens and sets up the new flash while the old one is in use.
@@ -298,7 +331,7 @@ fn remove_stale(socket: &Path) -> Result<()> {
 ///
 /// # Errors
 /// There is no server, or it says why it cannot.
-pub(crate) fn send(config: &Config, order: &ReplaceOrder) -> Result<String> {
+pub(crate) fn send(config: &Config, path: &str, order: &impl Serialize) -> Result<String> {
     let socket = config.control_socket().context(
         "the configuration has no `control.socket`, and no `nbd.socket` that it could be beside",
     )?;
@@ -307,7 +340,7 @@ pub(crate) fn send(config: &Config, order: &ReplaceOrder) -> Result<String> {
     let body = serde_json::to_string(order)?;
     let length = body.len();
     let head = format!(
-        "POST /replace HTTP/1.1\r\nHost: thermocline\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nHost: thermocline\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
     );
     let mut answer = String::new();
     let exchanged = stream

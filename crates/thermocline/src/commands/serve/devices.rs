@@ -199,11 +199,10 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
             "the backing store ends within a page; the last bytes are not exported"
         );
     }
-    let ram_pages = config.pages("ram.size", config.ram.size)?;
     let flash = config.flash.as_ref();
-    let flash_pages = flash.map(|flash| config.pages("flash.size", flash.size)).transpose()?;
-    let mut options =
-        Options::new(pages, ram_pages, flash_pages.unwrap_or(0), config.policy_options()?);
+    let [ram_pages, flash_pages] = config.tier_pages()?;
+    let mut options = Options::new(pages, ram_pages, flash_pages, config.policy_options()?);
+    options.pinned_pages = config.pinned_pages()?;
     options.page_bytes = u32::try_from(page_bytes).expect("pages were checked");
     options.write_mode = config.write_mode.into_engine();
     options.cleaning = config.cleaning.now();

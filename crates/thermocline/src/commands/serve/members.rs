@@ -17,6 +17,7 @@ use super::config::Config;
 use super::epoch::Begins;
 use super::instruments::Instruments;
 use super::kept_note::Note;
+use super::ranges::Ranging;
 use super::reloading::{reload, take_over};
 use super::replacing::Replacing;
 use super::status::Status;
@@ -51,18 +52,22 @@ pub(super) struct Seat<'a> {
     pub(super) begins: Begins,
     pub(super) instruments: &'a Instruments,
     pub(super) cleaning: CleaningSection,
+    ranging: Ranging,
 }
 
 impl<'a> Seat<'a> {
     /// Create the seat of a shard that has not begun to serve.
     pub(super) fn new(begins: Begins, instruments: &'a Instruments, config: &Config) -> Self {
-        Self { begins, instruments, cleaning: config.cleaning }
+        let (cleaning, ranging) = (config.cleaning, Ranging::default());
+        Self { begins, instruments, cleaning, ranging }
     }
 
     /// Does the work of every shard between the requests of its clients.
     fn look(&mut self, serving: &Serving<'_>, volume: usize, service: &mut Service) {
         self.begins.look(service.inner_mut().engine_mut().shard_mut(), serving.all);
-        share_failure(serving.volumes[volume].note.as_deref(), service);
+        let Volume { note, ranges, .. } = &serving.volumes[volume];
+        share_failure(note.as_deref(), service);
+        self.ranging.advance(ranges, service.inner_mut().engine_mut().shard_mut());
     }
 
     /// Cleans as it should now, and posts a snapshot.

@@ -20,6 +20,8 @@ pub(crate) mod metrics;
 mod new_flash;
 mod opening;
 mod page;
+mod pins;
+pub(crate) mod ranges;
 mod record;
 mod regions;
 mod reloading;
@@ -58,6 +60,7 @@ use self::listening::listen;
 use self::members::{Beats, Member, News, Seat, Snapshots, StopsAll};
 use self::opening::Opened;
 use self::page::Process;
+use self::ranges::Ranges;
 use self::shadows::Wanted;
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
@@ -119,7 +122,7 @@ fn run_server(
     let shared = configs.shared();
     let metrics = shared.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
     let opened = opening::open(configs, options.force_init)?;
-    let control = Control::new(configs, opened[0].engines[0].shard().options().size_bytes());
+    let backing_bytes = opened[0].engines[0].shard().options().size_bytes();
     let boards = Boards::new(configs);
     let threads = usize::from(shared.shards.get());
     let (mut volumes, mut instruments, mut services, mut beginnings) =
@@ -128,10 +131,13 @@ fn run_server(
     for (((config, board), mut opened), shadows) in each.zip(opened).zip(shadow_options) {
         let watched = watch(config, &shadows, &mut opened);
         let watched = configs.within(config, watched)?;
+        let shards = opened.engines.iter().map(|engine| engine.shard().options().clone());
+        let shards = shards.collect();
         services.push(join(config, opened.engines, &watched)?);
         instruments.push(watched);
         beginnings.push(opened.beginning);
         volumes.push(Volume {
+            ranges: Arc::new(Ranges::new(config.page_size.0, shards, opened.pins)),
             name: config.nbd.export.clone(),
             span: configs.span(config),
             snapshots: Snapshots::new(board.clone(), threads),
@@ -139,6 +145,8 @@ fn run_server(
             note: opened.note,
         });
     }
+    let orders = volumes.iter().map(|volume| (volume.name.clone(), Arc::clone(&volume.ranges)));
+    let control = Control::new(configs, orders.collect(), backing_bytes);
     let (servers, ways) = listen(configs, services)?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
     for note in volumes.iter().filter_map(|volume| volume.note.as_ref()) {
@@ -232,6 +240,8 @@ struct Volume {
     span: Span,
     snapshots: Snapshots,
     news: News,
+    /// Orders about its ranges.
+    ranges: Arc<Ranges>,
     note: Option<Arc<Note>>,
 }
 

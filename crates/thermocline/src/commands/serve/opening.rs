@@ -22,6 +22,7 @@ use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options};
 use super::epoch::{Beginning, FirstNote, FlashFile, FoundFlash};
 use super::kept_note::Note;
+use super::pins::PinFile;
 use super::regions::{Region, Regions, check_single};
 use super::start::{self, BackingAtEnd};
 use crate::backing::BackingLocation;
@@ -34,6 +35,8 @@ pub(crate) struct Opened {
     pub(crate) note: Option<Arc<Note>>,
     /// Steps before the first write.
     pub(crate) beginning: Beginning,
+    /// Pinned ranges.
+    pub(crate) pins: PinFile,
 }
 
 /// A backing store that was found. A file is locked from now on.
@@ -59,6 +62,7 @@ struct Store<'a> {
     options: Options,
     each: Vec<Options>,
     note: Option<NotePlace>,
+    pins: PinFile,
 }
 
 /// A volume of which it is known what is to be done.
@@ -191,12 +195,15 @@ impl<'a> Store<'a> {
         }
         let (backing, size_bytes) =
             find(&place, config, caching(config)).with_context(in_backing)?;
-        let options = options(config, size_bytes)?;
-        let each = options.of_shards(config.shard_map()).context("`shards`")?;
+        let mut options = options(config, size_bytes)?;
         let flash = config.flash.as_ref().map(|flash| flash.path.as_path());
         let note = config.backing.note.as_deref();
         let note = place.note(note, flash, config.state_dir.as_deref())?;
-        Ok(Self { config, place, backing, options, each, note })
+        let pins = PinFile::load(note.as_ref(), config.page_size.0)?;
+        options.pins = pins.pages();
+        let each = options.of_shards(config.shard_map()).context("`shards`")?;
+        pins.check(&each)?;
+        Ok(Self { config, place, backing, options, each, note, pins })
     }
 
     fn name(&self) -> &'a str {
@@ -265,7 +272,7 @@ impl Planned<'_> {
     fn open(self, shared: &mut SharedFlash, region: Option<&Region>) -> Result<Opened> {
         let Self { store, flash, plan } = self;
         let in_flash = store.in_flash();
-        let Store { config, place, backing, each, note: note_place, .. } = store;
+        let Store { config, place, backing, each, note: note_place, pins, .. } = store;
         let in_backing = || in_backing(&place);
         let whole = shared.file.as_ref().filter(|_| config.flash.is_some());
         let mut flash_file = whole.map(|file| part_of(file, region)).transpose()?;
@@ -314,7 +321,7 @@ impl Planned<'_> {
         };
         let engines =
             shards.into_iter().zip(drivers).map(|(shard, driver)| Engine::new(shard, driver));
-        Ok(Opened { engines: engines.collect(), note, beginning })
+        Ok(Opened { engines: engines.collect(), note, beginning, pins })
     }
 }
 

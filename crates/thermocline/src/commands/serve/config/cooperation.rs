@@ -22,7 +22,7 @@ pub(crate) struct ClientsSection {
 
 impl Config {
     /// Return `true` if this engine is one half of a pair.
-    fn is_half(&self) -> bool {
+    pub(super) fn is_half(&self) -> bool {
         self.clients.is_some() || self.backing.cooperate
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use thermocline_lab::find_ssd;
 use thermocline_lab::spec::DriveSpec;
 
-use super::Config;
+use super::{Config, FlashShare};
 use crate::bytes::Bytes;
 
 /// The flash tier.
@@ -16,6 +16,8 @@ use crate::bytes::Bytes;
 pub(crate) struct Flash {
     pub(crate) path: PathBuf,
     pub(crate) size: Bytes,
+    /// Part of the size that is for pinned pages.
+    pub(crate) pinned: Option<Bytes>,
     pub(crate) write_budget_gib_per_day: Option<f64>,
     /// Rated endurance from the data sheet: bytes that may be written to it.
     rated_writes: Option<Bytes>,
@@ -30,14 +32,48 @@ pub(crate) struct Flash {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ram {
     pub(crate) size: Bytes,
+    /// Part of the size that is for pinned pages, without a flash.
+    pub(crate) pinned: Option<Bytes>,
 }
 
 impl Config {
-    /// Return the capacity of RAM and of flash in pages.
+    /// Return the pages of RAM and of flash that the policy has.
     pub(crate) fn tier_pages(&self) -> Result<[u32; 2]> {
         let flash = self.flash.as_ref();
         let flash = flash.map(|flash| self.pages("flash.size", flash.size)).transpose()?;
-        Ok([self.pages("ram.size", self.ram.size)?, flash.unwrap_or(0)])
+        let (ram, pinned) = (self.pages("ram.size", self.ram.size)?, self.pinned_pages()?);
+        Ok(match flash {
+            Some(flash) => [ram, flash.saturating_sub(pinned)],
+            None => [ram.saturating_sub(pinned), 0],
+        })
+    }
+
+    /// Return the number of pages that may be pinned: on the flash if there is one, in RAM otherwise.
+    ///
+    /// # Errors
+    /// A part that leaves nothing for the policy, or is one of the wrong tier.
+    pub(crate) fn pinned_pages(&self) -> Result<u32> {
+        ensure!(
+            self.flash.is_none() || self.ram.pinned.is_none(),
+            "`ram.pinned`: pinned pages are on the flash if there is one; use `flash.pinned`"
+        );
+        let (key, size, pinned) = match &self.flash {
+            Some(flash) => ("flash", flash.size, flash.pinned),
+            None => ("ram", self.ram.size, self.ram.pinned),
+        };
+        let Some(pinned) = pinned else { return Ok(0) };
+        ensure!(
+            !self.is_half(),
+            "`{key}.pinned`: hosts that cooperate do not pin pages, because the other host would not know; \
+             leave it out"
+        );
+        let pages = self.pages(&format!("{key}.pinned"), pinned)?;
+        ensure!(
+            pages < self.pages(&format!("{key}.size"), size)?,
+            "`{key}.pinned` is {} bytes: it is a part of `{key}.size` and must leave a page to the policy",
+            pinned.0
+        );
+        Ok(pages)
     }
 
     /// Return the bytes that the flash is rated to be written in its life, if that is known.
@@ -67,9 +103,14 @@ impl Flash {
         }
     }
 
-    /// Return a volume's share: `size` of the bytes that all volumes have, with a budget of its own or its
-    /// part of the common one.
-    pub(super) fn share(&self, size: Bytes, all: Bytes, budget: Option<f64>) -> Result<Self> {
+    /// Return a volume's share: `size` of the bytes that all volumes have, a part of it for pinned pages, and
+    /// a budget of its own or its part of the common one.
+    pub(super) fn share(&self, share: FlashShare, all: Bytes) -> Result<Self> {
+        let FlashShare { size, pinned, write_budget_gib_per_day: budget } = share;
+        ensure!(
+            self.pinned.is_none(),
+            "`flash.pinned`: each volume has its own, move it to [volume.flash]"
+        );
         let common = self.write_budget_gib_per_day;
         let common = common.map(|gib| gib * size.0 as f64 / all.0 as f64);
         ensure!(
@@ -80,17 +121,17 @@ impl Flash {
         Ok(Self {
             path: self.path.clone(),
             size,
+            pinned,
             write_budget_gib_per_day: budget.or(common),
-            rated_writes: rated.map(|bytes| share(bytes, size, all)),
+            rated_writes: rated.map(|bytes| part(bytes, size, all)),
             drive: None,
             error_budget: self.error_budget,
         })
     }
 }
 
-/// Return a volume's share: `size` of the bytes that all volumes have, with a budget of its own or its part
-/// of the common one.
-fn share(bytes: u64, size: Bytes, all: Bytes) -> Bytes {
+/// Return the part of a number of bytes that belongs to a share.
+fn part(bytes: u64, size: Bytes, all: Bytes) -> Bytes {
     let part = u128::from(bytes) * u128::from(size.0) / u128::from(all.0.max(1));
     Bytes(u64::try_from(part).unwrap_or(u64::MAX).max(1))
 }

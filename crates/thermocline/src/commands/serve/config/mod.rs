@@ -26,6 +26,7 @@ pub(crate) use self::flash::{Flash, Ram};
 pub(crate) use self::io::{Io, IoEngine};
 pub(crate) use self::machines::{UblkSection, VhostUserSection};
 pub(crate) use self::policy::{Mode, Policy, check_depth};
+use self::volumes::FlashShare;
 pub(crate) use self::volumes::Volumes;
 pub(crate) use self::watching::{ControlSection, Level, Log, LogFormat, Metrics, Record};
 use super::cleaning::CleaningSection;
@@ -161,6 +162,7 @@ impl Config {
             }
         }
         self.flash_rated_written_bytes()?;
+        self.pinned_pages()?;
         let sample = self.shadow_sample;
         ensure!(
             sample > 0.0 && sample <= 1.0,

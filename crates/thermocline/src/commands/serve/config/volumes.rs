@@ -172,9 +172,10 @@ struct Volume {
 /// A volume's share of the flash.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FlashShare {
-    size: Bytes,
-    write_budget_gib_per_day: Option<f64>,
+pub(super) struct FlashShare {
+    pub(super) size: Bytes,
+    pub(super) pinned: Option<Bytes>,
+    pub(super) write_budget_gib_per_day: Option<f64>,
 }
 
 impl File {
@@ -247,6 +248,10 @@ impl File {
     /// Check that the shares of all volumes fit.
     fn check_shares(&self) -> Result<()> {
         self.flash.as_ref().map_or(Ok(None), Flash::rated_written_bytes)?;
+        ensure!(
+            self.ram.pinned.is_none(),
+            "`ram.pinned`: each volume has its own, move it to [volume.ram]"
+        );
         let sharing = self.volume.iter().find(|volume| volume.flash.is_some());
         if let (None, Some(volume)) = (&self.flash, sharing) {
             bail!(
@@ -280,9 +285,8 @@ impl File {
     /// Return the configuration of a volume as if it were alone.
     fn config(&self, volume: &Volume) -> Result<Config> {
         let volume = volume.clone();
-        let flash = self.flash.as_ref().zip(volume.flash).map(|(flash, share)| {
-            flash.share(share.size, self.shares(), share.write_budget_gib_per_day)
-        });
+        let flash = self.flash.as_ref().zip(volume.flash);
+        let flash = flash.map(|(flash, share)| flash.share(share, self.shares()));
         Ok(Config {
             page_size: self.page_size,
             shards: self.shards,
