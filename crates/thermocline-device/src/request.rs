@@ -11,6 +11,8 @@ pub enum DeviceOp {
     Write,
     /// The pages' bytes are no longer needed.
     Trim,
+    /// All writes that are done must survive a power failure. It is of no page.
+    Flush,
 }
 
 /// A request for consecutive pages.
@@ -20,8 +22,18 @@ pub struct DeviceRequest {
     pub op: DeviceOp,
     /// The first page, in pages from the start of the device.
     pub page: u64,
-    /// Number of pages, at least 1.
+    /// Number of pages, at least 1; 0 for a flush.
     pub pages: u32,
+}
+
+impl DeviceRequest {
+    /// A flush.
+    pub const FLUSH: Self = Self { op: DeviceOp::Flush, page: 0, pages: 0 };
+
+    /// Return `true` if the request is of no page although its operation is of pages.
+    pub(crate) const fn is_empty(self) -> bool {
+        self.pages == 0 && !matches!(self.op, DeviceOp::Flush)
+    }
 }
 
 /// The name of a submitted request; a device numbers its requests in the order of submission.

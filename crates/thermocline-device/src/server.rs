@@ -58,7 +58,7 @@ impl Server {
 impl QueueingDevice for Server {
     /// Submit a request. Its completion is known at once: nothing that comes later can overtake it.
     fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
-        if request.pages == 0 {
+        if request.is_empty() {
             return Err(QueueingError::Empty { page: request.page });
         }
         if at.0 < self.now_ns {
@@ -67,7 +67,7 @@ impl QueueingDevice for Server {
         let per_page_ns = match request.op {
             DeviceOp::Read => self.read_ns,
             DeviceOp::Write => self.write_ns,
-            DeviceOp::Trim => 0,
+            DeviceOp::Trim | DeviceOp::Flush => 0,
         };
         let service_ns = per_page_ns.saturating_mul(u64::from(request.pages));
         let start_ns = match &mut self.free_at_ns {

@@ -747,3 +747,34 @@ proptest! {
         prop_assert_eq!(naive_order(&config, &arrivals, &ends), order);
     }
 }
+
+/// A flush is answered when the medium has what the write cache held; writes wait for it meanwhile.
+#[test]
+fn a_flush_waits_for_the_medium() {
+    let write = |page| request(DeviceOp::Write, page, 1);
+    let config = preset("st380011a");
+    let run = |requests: &[(u64, DeviceRequest)]| {
+        let mut disk = disk(&config);
+        for &(at, request) in requests {
+            disk.submit(Nanos(at), request).unwrap();
+        }
+        let completed = drain(&mut disk);
+        (completed, disk.metrics())
+    };
+    let (alone, metrics) = run(&[(0, write(5_000_000))]);
+    assert_eq!((metrics.buffered_writes, metrics.cleanings), (1, 1));
+    let cleaned_ns = alone[0].at.0 + metrics.busy_ns;
+    let flush = (200_000, DeviceRequest::FLUSH);
+    let (found, metrics) = run(&[(0, write(5_000_000)), flush, (300_000, write(1))]);
+    let ticket = |completion: &Completion| completion.ticket.0;
+    let by_ticket: Vec<u64> = found.iter().map(ticket).collect();
+    assert_eq!(
+        by_ticket,
+        [0, 1, 2],
+        "the later write does not enter the cache before the flush ends"
+    );
+    assert!(found[1].at.0.abs_diff(cleaned_ns) < 100_000, "{found:?}, {cleaned_ns}");
+    assert_eq!(metrics.flushes, 1);
+    let overhead = run(&[(0, DeviceRequest::FLUSH)]).0;
+    assert_eq!(overhead[0].at, Nanos(100_000), "nothing is to be written");
+}

@@ -197,6 +197,11 @@ impl WriteBuffer {
         self.extents.is_empty()
     }
 
+    /// Return `true` if the medium has all that was written.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.held_sectors == 0
+    }
+
     pub(crate) fn assert_invariants(&self) {
         let (mut sum, mut former_end) = (0, None);
         for (&start, &end) in &self.extents {

@@ -25,6 +25,8 @@ pub struct HddMetrics {
     pub writes: u64,
     /// Completed trims.
     pub trims: u64,
+    /// Completed flushes.
+    pub flushes: u64,
     /// Pages of the completed reads.
     pub pages_read: u64,
     /// Pages of the completed writes.
@@ -67,6 +69,7 @@ pub(crate) struct Recorder {
     pages_read: u64,
     pages_written: u64,
     trims: u64,
+    flushes: u64,
     reads: ResponseTimes,
     writes: ResponseTimes,
 }
@@ -84,6 +87,7 @@ impl Recorder {
             pages_read: 0,
             pages_written: 0,
             trims: 0,
+            flushes: 0,
             reads: ResponseTimes::new(),
             writes: ResponseTimes::new(),
         }
@@ -109,12 +113,13 @@ impl Recorder {
                 self.writes.record(response_ns);
             }
             DeviceOp::Trim => self.trims += 1,
+            DeviceOp::Flush => self.flushes += 1,
         }
     }
 
     /// Return the number of requests that completed.
     pub(crate) fn requests(&self) -> u64 {
-        self.reads.count() + self.writes.count() + self.trims
+        self.reads.count() + self.writes.count() + self.trims + self.flushes
     }
 
     pub(crate) fn metrics(&self) -> HddMetrics {
@@ -123,6 +128,7 @@ impl Recorder {
             reads: self.reads.count(),
             writes: self.writes.count(),
             trims: self.trims,
+            flushes: self.flushes,
             pages_read: self.pages_read,
             pages_written: self.pages_written,
             read_hits: self.read_hits,

@@ -82,6 +82,8 @@ pub struct Hdd {
     queue: Queue,
     /// Writes that wait for room in the write buffer, in the order of arrival.
     stalled: VecDeque<Ticket>,
+    /// Flushes that wait until the medium has what the write buffer holds.
+    flushing: Vec<Ticket>,
     segments: Segments,
     writes: WriteBuffer,
     /// Next user of the medium when both the queue and the write buffer need it.
@@ -143,6 +145,7 @@ impl Hdd {
             mechanism: Mechanism::new(config)?,
             queue: Queue::new(config.scheduling),
             stalled: VecDeque::new(),
+            flushing: vec![],
             segments: Segments::new(config.cache_segments, config.segment_sectors()),
             writes: WriteBuffer::new(write_sectors),
             turn: Turn::Queue,
@@ -158,7 +161,7 @@ impl Hdd {
     /// advanced past `at`. A request that is refused leaves no trace.
     pub fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, HddError> {
         let DeviceRequest { op, page, pages } = request;
-        if pages == 0 {
+        if request.is_empty() {
             return Err(HddError::EmptyRequest { page });
         }
         let capacity_pages = self.capacity_pages;
@@ -240,7 +243,7 @@ impl Hdd {
         });
         let mut places: Vec<Ticket> = scheduled
             .chain(self.queue.tickets())
-            .chain(self.stalled.iter().copied())
+            .chain(self.stalled.iter().chain(&self.flushing).copied())
             .chain(self.mechanism.ticket())
             .collect();
         places.sort_unstable();
@@ -259,6 +262,10 @@ impl Hdd {
         self.settle_read_ahead();
         match op {
             DeviceOp::Trim => self.schedule(self.now_ns, Event::Respond(ticket)),
+            DeviceOp::Flush => {
+                self.flushing.push(ticket);
+                self.admit_writes();
+            }
             DeviceOp::Read => self.accept_read(ticket, extent),
             DeviceOp::Write => {
                 self.segments.invalidate(extent);
@@ -298,9 +305,18 @@ impl Hdd {
         self.queue.push(ticket, extent, self.mechanism.cylinder(extent.start));
     }
 
-    /// Moves writes into the buffer as long as the oldest fits; younger ones do not overtake it, so
-    /// that a long write is not kept waiting for ever.
+    /// Answers the flushes if the buffer is empty; otherwise it takes no write, so that a flush does not
+    /// wait for later writes. Then moves writes into the buffer as long as the oldest fits; younger ones
+    /// do not overtake it, so that a long write is not kept waiting for ever.
     fn admit_writes(&mut self) {
+        if self.writes.is_empty() {
+            for ticket in std::mem::take(&mut self.flushing) {
+                self.schedule(self.now_ns, Event::Respond(ticket));
+            }
+        }
+        if !self.flushing.is_empty() {
+            return;
+        }
         while let Some(&ticket) = self.stalled.front() {
             let extent = self.outstanding[&ticket].extent;
             if !self.writes.try_insert(extent) {
@@ -354,9 +370,11 @@ impl Hdd {
     }
 
     fn start_job(&mut self) {
-        // Cleaning can wait until the host leaves the medium alone, unless a write needs the room.
+        // Cleaning can wait until the host leaves the medium alone, unless a write needs the room, or a
+        // flush waits.
+        let is_urgent = !self.stalled.is_empty() || !self.flushing.is_empty();
         let cleans = !self.writes.is_clean()
-            && (self.queue.is_empty() || (!self.stalled.is_empty() && self.turn == Turn::Cleaning));
+            && (self.queue.is_empty() || (is_urgent && self.turn == Turn::Cleaning));
         let position = self.mechanism.position();
         let (job, extent, motion) = if cleans {
             self.turn = Turn::Queue;
@@ -368,7 +386,7 @@ impl Hdd {
             let (ticket, extent) = self.queue.pop(position).expect("there is something to do");
             let motion = match self.outstanding[&ticket].op {
                 DeviceOp::Write => Motion::Write,
-                DeviceOp::Read | DeviceOp::Trim => Motion::Read,
+                DeviceOp::Read | DeviceOp::Trim | DeviceOp::Flush => Motion::Read,
             };
             (Job::Serve(ticket), extent, motion)
         };

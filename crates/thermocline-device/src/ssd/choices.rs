@@ -23,8 +23,9 @@ pub enum WriteCompletes {
     Program,
     /// When its bytes are in the chips, as in SSDsim.
     Transfer,
-    /// When its bytes are in the drive's DRAM. A drive whose DRAM is protected against power loss
-    /// always does so; one without loses at a power failure what it acknowledged.
+    /// When its bytes are in the drive's DRAM. A drive without
+    /// [protection](super::SsdConfig::power_loss_protection) loses at a power failure what it
+    /// acknowledged since the last flush.
     Buffer,
 }
 

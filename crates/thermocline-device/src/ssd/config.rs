@@ -106,6 +106,10 @@ pub struct SsdConfig {
     /// at most 2^40.
     #[serde(default)]
     pub write_buffer_bytes: u64,
+    /// Capacitors that keep the DRAM's writes through a power failure, so that a flush has nothing to do;
+    /// for [`WriteCompletes::Buffer`]. Without them, a flush writes the DRAM out.
+    #[serde(default)]
+    pub power_loss_protection: bool,
     /// Bandwidth of the link to the host, in 10^6 bytes per second in each direction; 0: no delay.
     #[serde(default)]
     pub host_link_mb_per_s: f64,
@@ -444,6 +448,9 @@ impl SsdConfig {
         } else if self.write_buffer_bytes > 0 {
             let permitted = "0 unless `write_completes` is \"buffer\"";
             return Err(bad("write_buffer_bytes", self.write_buffer_bytes, permitted));
+        } else if self.power_loss_protection {
+            let permitted = "false unless `write_completes` is \"buffer\"";
+            return Err(bad("power_loss_protection", true, permitted));
         }
         let is_filled_in_turn = self.mapping == Mapping::Page
             && self.allocation == Allocation::Dynamic

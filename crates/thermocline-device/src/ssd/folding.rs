@@ -34,10 +34,17 @@ impl Ssd {
         loop {
             let (slot, is_full) = slc.append(None);
             if is_full {
-                let mut charge = self.service.charge(place, 0);
+                let mut charge = self.service.charge_padding(place, 0);
                 charge.program_in_cache(slot.plane, slot.page, is_full);
                 return charge.finish();
             }
+        }
+    }
+
+    /// The same without time.
+    pub(super) fn pad_cache_untimed(&mut self) {
+        if let Some(slc) = self.slc.as_mut().filter(|slc| slc.has_part()) {
+            while !slc.append(None).1 {}
         }
     }
 

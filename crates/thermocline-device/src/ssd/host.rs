@@ -44,16 +44,56 @@ impl Ssd {
                 let owed = self.write(first, pages, Some(place))? + self.pad(place);
                 self.requests[place as usize].owed = owed;
             }
-            DeviceOp::Trim => self.trim(first, pages),
-        }
-        if op == DeviceOp::Trim {
-            self.complete(place, completed);
+            DeviceOp::Trim => {
+                self.trim(first, pages);
+                self.complete(place, completed);
+            }
+            DeviceOp::Flush => self.flush(place, completed),
         }
         Ok(())
     }
 
-    /// Lets the buffer take what it has room for, one mapping unit after the other.
+    /// Return `true` if a power failure loses what the buffer holds.
+    pub(super) const fn has_volatile_buffer(&self) -> bool {
+        self.buffer_pages > 0 && !self.config.power_loss_protection
+    }
+
+    /// Writes the buffer out, if a power failure would lose it.
+    fn flush(&mut self, place: u32, completed: &mut Vec<Completion>) {
+        if self.has_volatile_buffer() && self.buffered_pages > 0 {
+            // The cells take whole physical pages: the rest of one that is partly filled is lost.
+            self.pad(place);
+            self.flushing.push(place);
+        } else {
+            self.complete(place, completed);
+        }
+    }
+
+    /// Completes the flushes if the cells have everything.
+    pub(super) fn end_flushes(&mut self, completed: &mut Vec<Completion>) {
+        if self.buffered_pages == 0 && !self.flushing.is_empty() {
+            for place in std::mem::take(&mut self.flushing) {
+                self.complete(place, completed);
+            }
+        }
+    }
+
+    /// Fills the rest of the physical pages that the host's pages have begun, without time.
+    pub(super) fn pad_untimed(&mut self) {
+        if self.slc.is_some() {
+            return self.pad_cache_untimed();
+        }
+        for stream in 0..self.config.host_streams() as usize {
+            self.ftl.pad(&mut self.nand, stream, &mut Untimed);
+        }
+    }
+
+    /// Lets the buffer take what it has room for, one mapping unit after the other; nothing while a flush
+    /// writes it out, so that the flush does not wait for later writes.
     pub(super) fn fill_buffer(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+        if !self.flushing.is_empty() {
+            return Ok(());
+        }
         let unit = self.config.mapping_unit_pages;
         while let Some(&place) = self.entering.front() {
             let Request { page: first, pages, .. } = self.requests[place as usize];
@@ -178,7 +218,7 @@ impl Ssd {
         }
         let mut owed = 0;
         for stream in 0..self.config.host_streams() as usize {
-            let mut charge = self.service.charge(place, stream);
+            let mut charge = self.service.charge_padding(place, stream);
             self.ftl.pad(&mut self.nand, stream, &mut charge);
             owed += charge.finish();
         }

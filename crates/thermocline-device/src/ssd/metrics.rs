@@ -28,6 +28,8 @@ pub struct SsdMetrics {
     pub host_writes: u64,
     /// Pages that the host trimmed.
     pub host_trims: u64,
+    /// Flushes of the host.
+    pub host_flushes: u64,
     /// Pages read to complete mapping units of which the host wrote a part.
     pub unit_reads: u64,
     /// Pages programmed in the cache of one bit per cell. They are in no other figure.
@@ -59,6 +61,8 @@ pub struct SsdMetrics {
     pub read_response_us: ResponseUs,
     /// Response times of writes, from arrival to completion, in microseconds.
     pub write_response_us: ResponseUs,
+    /// Response times of flushes, from arrival to completion, in microseconds.
+    pub flush_response_us: ResponseUs,
     /// The time for which all this was collected, in nanoseconds.
     pub elapsed_ns: u64,
     /// The share of that time for which each channel's bus was taken, 0 to 1.
@@ -125,11 +129,13 @@ pub(crate) struct Recorder {
     pub(crate) unmapped_reads: u64,
     pub(crate) host_writes: u64,
     pub(crate) host_trims: u64,
+    pub(crate) host_flushes: u64,
     pub(crate) unit_reads: u64,
     /// Erases of the drive before all this.
     pub(crate) erases_before: u64,
     reads: ResponseTimes,
     writes: ResponseTimes,
+    flushes: ResponseTimes,
 }
 
 impl Recorder {
@@ -144,6 +150,10 @@ impl Recorder {
             DeviceOp::Read => self.reads.record(response_ns),
             DeviceOp::Write => self.writes.record(response_ns),
             DeviceOp::Trim => {}
+            DeviceOp::Flush => {
+                self.host_flushes += 1;
+                self.flushes.record(response_ns);
+            }
         }
     }
 
@@ -153,6 +163,10 @@ impl Recorder {
 
     pub(crate) fn write_response_us(&self) -> ResponseUs {
         self.writes.summary()
+    }
+
+    pub(crate) fn flush_response_us(&self) -> ResponseUs {
+        self.flushes.summary()
     }
 }
 

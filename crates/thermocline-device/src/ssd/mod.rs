@@ -6,10 +6,12 @@
 //! layer can be driven [without time](Ssd::apply), which is much faster and wears the drive alike.
 //!
 //! A drive may have a host link of limited bandwidth, and DRAM that acknowledges writes: they then
-//! wait for their cells there, and a write that finds it full waits until programs make room.
+//! wait for their cells there, and a write that finds it full waits until programs make room. A flush
+//! of DRAM without power-loss protection waits until the cells have everything.
 //!
 //! * Source: the headers of its parts; Hu et al. (SSDsim), ICS '11, and Tavakkol et al. (MQSim), FAST
-//!   '18, for the whole.
+//!   '18, for the whole; NVM Express, base specification, command Flush, for flushes: they commit what
+//!   was completed before, and have no effect without a volatile write cache.
 //! * State: about 9 bytes per flash page; 56 per outstanding request, two histograms.
 //! * Cost: see the parts: O(1) amortised per page in the map, O(log dies) per flash operation.
 //! * Deviations: (1) the write buffer takes no
@@ -17,7 +19,7 @@
 //!   memory as a whole; (3) a page that was never written, or is trimmed, is read without the flash;
 //!   (4) requests are for whole pages, and the read of the rest of a mapping unit does not hold up the
 //!   program of the unit on another die; (5) bytes have no content, so that overlapping requests may be
-//!   served in any order.
+//!   served in any order; (6) while a flush writes the DRAM out, the DRAM takes no other write.
 
 mod check;
 mod choices;
@@ -131,6 +133,8 @@ pub struct Ssd {
     decoding: [VecDeque<(u64, u32)>; 2],
     /// Writes that the buffer has not yet taken as a whole, in order.
     entering: VecDeque<u32>,
+    /// Flushes that wait until the cells have what the buffer holds.
+    flushing: Vec<u32>,
     /// Reads whose bytes are on the link, by the time when they will have arrived.
     leaving: VecDeque<(u64, u32)>,
     in_service: u32,
@@ -203,6 +207,7 @@ impl Ssd {
             free_places: vec![],
             decoding: [VecDeque::new(), VecDeque::new()],
             entering: VecDeque::new(),
+            flushing: vec![],
             leaving: VecDeque::new(),
             in_service: 0,
             tickets: 0,
@@ -318,6 +323,12 @@ impl Ssd {
                 }
             }
             DeviceOp::Trim => self.trim(first, request.pages),
+            DeviceOp::Flush => {
+                self.recorder.host_flushes += 1;
+                if self.has_volatile_buffer() {
+                    self.pad_untimed();
+                }
+            }
         }
         Ok(())
     }
@@ -430,7 +441,7 @@ impl Ssd {
     /// Return the first page of a request, or an error if the drive cannot take the request.
     fn check(&self, request: DeviceRequest) -> Result<u32, SsdError> {
         let DeviceRequest { op, page, pages } = request;
-        if pages == 0 {
+        if request.is_empty() {
             return Err(SsdError::EmptyRequest { page });
         }
         if let (DeviceOp::Write, Some(worn_out)) = (op, &self.worn_out) {
@@ -460,6 +471,7 @@ impl Ssd {
         }
         if self.buffer_pages > 0 {
             self.buffered_pages -= self.service.take_programmed();
+            self.end_flushes(completed);
             self.fill_buffer(completed)?;
         }
         if self.has_delays {
@@ -473,6 +485,8 @@ impl Ssd {
             let Request { op, pages, .. } = self.requests[place as usize];
             let (ready_ns, which) = match (op, &mut self.link) {
                 (DeviceOp::Read | DeviceOp::Trim, _) => (self.now_ns + self.read_overhead_ns, 0),
+                // It brings no bytes over the link.
+                (DeviceOp::Flush, _) => (self.now_ns + self.write_overhead_ns, 1),
                 (DeviceOp::Write, None) => (self.now_ns + self.write_overhead_ns, 1),
                 (DeviceOp::Write, Some(link)) => {
                     let arrived_ns = link.send(Direction::ToDrive, pages, self.now_ns);
@@ -540,6 +554,7 @@ impl Ssd {
         self.service.stop(self.now_ns);
         self.decoding.iter_mut().for_each(VecDeque::clear);
         self.entering.clear();
+        self.flushing.clear();
         self.leaving.clear();
         self.buffered_pages = 0;
         if let Some(link) = &mut self.link {

@@ -271,6 +271,11 @@ impl Service {
         Charge::new(self, owner, stream)
     }
 
+    /// Create the charge for the rest of physical pages that a stream has begun, for a request.
+    pub(crate) const fn charge_padding(&mut self, owner: u32, stream: usize) -> Charge<'_> {
+        Charge::padding(self, owner, stream)
+    }
+
     /// Return the account of operations that fold pages.
     pub(crate) const fn charge_folding(&mut self) -> Charge<'_> {
         Charge::folding(self)

@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 use thermocline_core::Nanos;
-use thermocline_device::queueing::DeviceOp;
+use thermocline_device::queueing::{DeviceOp, DeviceRequest};
 use thermocline_device::ssd::{Mapping, Precondition, Scheduling, Ssd, SsdConfig, WriteCompletes};
 
-use super::{closed_loop, drain, drive, read, request, run, tiny, uniform_writes, wide, write};
+use super::{
+    assert_close, closed_loop, drain, drive, read, request, run, tiny, uniform_writes, wide, write,
+};
 
 /// Return a drive with four pages per physical page and a buffer of 16 pages.
 fn buffered() -> SsdConfig {
@@ -47,6 +49,56 @@ fn a_full_buffer_takes_a_write_when_a_program_makes_room() {
     let mut drive = super::drive(&buffered());
     let completed = run(&mut drive, &[(0, request(DeviceOp::Write, 0, 24))]);
     assert_eq!(completed, [(0, 2000 + 2 * 104_000)]);
+}
+
+/// A flush programs a physical page whose rest stays empty: four pages on the bus, and their program.
+#[test]
+fn a_flush_writes_out_what_nothing_protects() {
+    let requests = [
+        (0, write(0)),
+        (10_000, DeviceRequest::FLUSH),
+        (20_000, write(1)),
+        (900_000, DeviceRequest::FLUSH),
+    ];
+    let mut volatile = drive(&buffered());
+    let flushed = 10_000 + 2000 + 4000 + 100_000;
+    // The second write waits for the first flush, and the second flush for its program.
+    let second = 900_000 + 2000 + 4000 + 100_000;
+    let expected = [(0, 2000), (1, flushed), (2, flushed), (3, second)];
+    assert_eq!(run(&mut volatile, &requests), expected);
+    let metrics = volatile.metrics();
+    assert_eq!((metrics.host_flushes, metrics.host_writes, metrics.host_programs), (2, 2, 8));
+    let mut protected = drive(&SsdConfig { power_loss_protection: true, ..buffered() });
+    let expected = [(0, 2000), (1, 12_000), (2, 22_000), (3, 902_000)];
+    assert_eq!(run(&mut protected, &requests), expected);
+    assert_eq!(protected.metrics().host_programs, 2);
+    // There is nothing to write out.
+    let twice = [(0, DeviceRequest::FLUSH), (5000, DeviceRequest::FLUSH)];
+    assert_eq!(run(&mut drive(&buffered()), &twice), [(0, 2000), (1, 7000)]);
+    let without =
+        SsdConfig { write_completes: WriteCompletes::Program, write_buffer_bytes: 0, ..buffered() };
+    assert_eq!(run(&mut drive(&without), &twice), [(0, 2000), (1, 7000)]);
+}
+
+/// A host that flushes after each page waits for both commands, the bus and the cells, and wastes three
+/// pages of four; with protection, it waits for the commands.
+#[test]
+fn a_flush_after_each_write_costs_a_program() {
+    let requests = || (0..16).flat_map(|page| [write(page), DeviceRequest::FLUSH]);
+    let took = |power_loss_protection| {
+        let mut one = drive(&SsdConfig { power_loss_protection, ..buffered() });
+        let took_ns = closed_loop(&mut one, 1, requests());
+        (took_ns / 16.0, one.metrics().write_amplification)
+    };
+    let (volatile_ns, wasted) = took(false);
+    assert_close(volatile_ns, 2000.0 + 2000.0 + 4000.0 + 100_000.0, 1e-9, "a write and a flush");
+    assert_close(wasted, 4.0, 1e-9, "write amplification");
+    let (protected_ns, wasted) = took(true);
+    assert_close(protected_ns, 4000.0, 1e-9, "protected");
+    assert_close(wasted, 1.0, 1e-9, "write amplification");
+    let mut untimed = drive(&buffered());
+    super::apply_all(&mut untimed, requests());
+    assert_close(untimed.metrics().write_amplification, 4.0, 1e-9, "without time");
 }
 
 #[test]
@@ -93,6 +145,8 @@ fn what_cannot_be_is_refused() {
     check(SsdConfig { pages_per_block: 18, ..buffered() }, "pages_per_block", "multiple of 4");
     check(SsdConfig { write_buffer_bytes: 7999, ..buffered() }, "write_buffer_bytes", "8000 to");
     check(SsdConfig { write_buffer_bytes: 9000, ..tiny() }, "write_buffer_bytes", "\"buffer\"");
+    let protected = SsdConfig { power_loss_protection: true, ..tiny() };
+    check(protected, "power_loss_protection", "\"buffer\"");
     check(SsdConfig { copyback: true, ..buffered() }, "pages_per_program", "copyback");
     check(SsdConfig { mapping: Mapping::Block, ..buffered() }, "pages_per_program", "page mapping");
     check(SsdConfig { host_link_mb_per_s: -1.0, ..tiny() }, "host_link_mb_per_s", "0 to");
@@ -125,24 +179,27 @@ fn any_buffered() -> impl Strategy<Value = SsdConfig> {
     let shift = 0_u32..3;
     let link = prop::sample::select(vec![0.0, 50.0]);
     let buffer = prop::sample::select(vec![0_u64, 160_000, 400_000]);
-    (shift, link, any::<[bool; 4]>(), buffer, 1_u32..9).prop_map(
-        |(shift, link, [half, first, cache, early], write_buffer_bytes, queue_depth)| SsdConfig {
-            pages_per_program: 1 << shift,
-            host_link_mb_per_s: link,
-            host_link_half_duplex: half,
-            scheduling: if first { Scheduling::ReadFirst } else { Scheduling::Fifo },
-            cache_register: cache,
-            write_completes: match (write_buffer_bytes, early) {
-                (0, false) => WriteCompletes::Program,
-                (0, true) => WriteCompletes::Transfer,
-                _ => WriteCompletes::Buffer,
-            },
-            write_buffer_bytes,
-            queue_depth,
-            gc_threshold: 0.2,
-            blocks_per_plane: 24,
-            pages_per_block: 8,
-            ..wide()
+    (shift, link, any::<[bool; 5]>(), buffer, 1_u32..9).prop_map(
+        |(shift, link, [half, first, cache, early, protected], write_buffer_bytes, queue_depth)| {
+            SsdConfig {
+                power_loss_protection: protected && write_buffer_bytes > 0,
+                pages_per_program: 1 << shift,
+                host_link_mb_per_s: link,
+                host_link_half_duplex: half,
+                scheduling: if first { Scheduling::ReadFirst } else { Scheduling::Fifo },
+                cache_register: cache,
+                write_completes: match (write_buffer_bytes, early) {
+                    (0, false) => WriteCompletes::Program,
+                    (0, true) => WriteCompletes::Transfer,
+                    _ => WriteCompletes::Buffer,
+                },
+                write_buffer_bytes,
+                queue_depth,
+                gc_threshold: 0.2,
+                blocks_per_plane: 24,
+                pages_per_block: 8,
+                ..wide()
+            }
         },
     )
 }
@@ -154,12 +211,14 @@ proptest! {
         config in any_buffered(),
         gaps in prop::collection::vec(0_u64..50_000, 60),
         requests in prop::collection::vec(super::time::any_request(2304), 60),
+        flushes in prop::collection::vec(0_u8..5, 60),
     ) {
         let mut drive = drive(&config);
         drive.precondition(&Precondition { fill: 1.0, overwrite: 1.0, seed: 3 }).unwrap();
         let (mut at, mut completed) = (0, vec![]);
-        for (&gap, &request) in gaps.iter().zip(&requests) {
+        for ((&gap, &request), &flush) in gaps.iter().zip(&requests).zip(&flushes) {
             at += gap;
+            let request = if flush == 0 { DeviceRequest::FLUSH } else { request };
             drive.advance(Nanos(at), &mut completed).unwrap();
             drive.submit(Nanos(at), request).unwrap();
             drive.assert_invariants();

@@ -428,6 +428,7 @@ proptest! {
                 DeviceOp::Read => naive.read(at, page),
                 DeviceOp::Write => naive.write(at, page, handle as usize),
                 DeviceOp::Trim => naive.trim(at, page),
+                DeviceOp::Flush => unreachable!("the steps have none"),
             };
             expected.push((ticket, done));
         }

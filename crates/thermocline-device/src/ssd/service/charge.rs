@@ -18,6 +18,8 @@ pub(crate) struct Charge<'a> {
     copying: Option<Copying>,
     /// `true` if what is programmed is not the host's, but folded.
     folds: bool,
+    /// `true` if what is programmed fills the rest of a physical page, and is no page of the buffer.
+    pads: bool,
 }
 
 /// Pages that garbage collection moves from one physical page, and the physical page that they fill.
@@ -33,12 +35,17 @@ struct Copying {
 
 impl<'a> Charge<'a> {
     pub(super) const fn new(service: &'a mut Service, owner: u32, stream: usize) -> Self {
-        Self { service, owner, stream, owed: 0, copying: None, folds: false }
+        Self { service, owner, stream, owed: 0, copying: None, folds: false, pads: false }
+    }
+
+    /// For the rest of physical pages that a stream has begun.
+    pub(super) const fn padding(service: &'a mut Service, owner: u32, stream: usize) -> Self {
+        Self { service, owner, stream, owed: 0, copying: None, folds: false, pads: true }
     }
 
     /// Create the account of pages that the drive folds. No request waits for them.
     pub(super) const fn folding(service: &'a mut Service) -> Self {
-        Self { service, owner: NONE, stream: 0, owed: 0, copying: None, folds: true }
+        Self { service, owner: NONE, stream: 0, owed: 0, copying: None, folds: true, pads: false }
     }
 
     /// Program a page of the pseudo-SLC cache for the host. `is_full` says that its physical page is full
@@ -54,7 +61,7 @@ impl<'a> Charge<'a> {
         if !self.folds
             && let Some(buffered) = service.buffered.get_mut(plane as usize)
         {
-            buffered.gathered[self.stream] += 1;
+            buffered.gathered[self.stream] += u8::from(!self.pads);
             if is_full {
                 let gathered = std::mem::take(&mut buffered.gathered[self.stream]);
                 buffered.programs.push_back((page + 1 - pages, gathered));
