@@ -250,6 +250,7 @@ impl Service {
     }
 
     /// The code of the next stage that is done until then.
+    #[inline]
     pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<u32> {
         loop {
             if self.next_event_ns() > until_ns {
