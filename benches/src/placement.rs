@@ -5,7 +5,8 @@
 //! The writes of a trace go to a drive that its written pages fill, again and again until they are
 //! four times the drive; the second half of them counts. The drive is one plane, so that every trace has
 //! the same number of reclaim units; an eighth of the drive is spare. Each identifier runs as published, and
-//! with a memory and a window that are `--scales` times as large.
+//! with a memory and a window that are `--scales` times as large. `group` chooses by the class of a page's
+//! file if the trace is a recording, else by its volume.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -256,6 +257,7 @@ fn contenders(scales: &[u64]) -> Result<Vec<Contender>> {
             all.push((shown, Some(streams)));
         }
     }
+    all.push(("group".to_owned(), Some(Streams::Class)));
     all.push(("oracle".to_owned(), Some(Streams::Oracle)));
     Ok(all)
 }
@@ -295,12 +297,15 @@ fn workloads(arguments: &Arguments) -> Result<Vec<Workload>> {
 
 /// Return the writes of a trace.
 fn written(name: &str, trace: &CompiledTrace) -> Result<Workload> {
+    let groups = trace.class_groups().unwrap_or_else(|_| trace.volume_groups());
     let mut ids = HashMap::new();
     let mut writes = vec![];
     for access in (0..trace.len()).map(|index| trace.access(index)) {
         if access.op == Op::Write {
             let next = u32::try_from(ids.len())?;
-            writes.push(DriveWrite::of(PageId(*ids.entry(access.page).or_insert(next))));
+            let page = PageId(*ids.entry(access.page).or_insert(next));
+            let group = groups[access.page.index()];
+            writes.push(DriveWrite { group, ..DriveWrite::of(page) });
         }
     }
     Ok(Workload { name: name.to_owned(), writes, pages: u32::try_from(ids.len())? })

@@ -44,6 +44,12 @@ class HierarchyOptions(TypedDict, total=False):
         A constant cost per page transfer, or devices with queues and response times.
     closed_loop : int
         Requests kept outstanding instead of the trace's times, >= 1; with ``timing="events"``.
+    placement : str
+        Placement handles of the drives of cache tiers, as in ``"handles=4,isolation=persistent"``;
+        with ``timing="events"``.
+    streams : str
+        Chooser of the handle of each write: an identifier, ``"tier"``, ``"client"``, ``"volume"``,
+        ``"class"``, ``"oracle"`` or ``"none"``.
     models : Mapping[str, str]
         The queueing device of a tier, as in ``{"flash": "mlc-sata-2011"}``.
     warm_up : int or str
@@ -64,6 +70,8 @@ class HierarchyOptions(TypedDict, total=False):
     admit: str
     timing: Literal["cost", "events"]
     closed_loop: int
+    placement: str
+    streams: str
     models: Mapping[str, str]
     warm_up: int | str
     over_time: int

@@ -387,6 +387,7 @@ def buffer(
     precondition: Mapping[str, float] | None = None,
     placement: Mapping[str, int | str] | None = None,
     streams: str | None = None,
+    flush_every: int | None = None,
     closed_loop: int | None = None,
     parameters: Mapping[str, Value] | None = None,
     check: bool = False,
@@ -413,8 +414,10 @@ def buffer(
         ``"persistent"``), ``reclaim_unit_blocks`` >= 1.
     streams : str, optional
         Chooser of the placement handle of each write: an identifier by the hotness of the page,
-        ``"oracle"``, or ``"none"``. Without handles, the identifier that keeps hot and cold pages
-        in different blocks.
+        its ``"volume"``, the ``"class"`` of its file, ``"oracle"``, or ``"none"``. Without handles,
+        the identifier that keeps hot and cold pages in different blocks.
+    flush_every : int, optional
+        Writes to the drive after which the host flushes it, >= 1.
     closed_loop : int, optional
         Requests kept outstanding instead of the trace's times, >= 1.
     parameters : Mapping[str, Value], optional
@@ -454,6 +457,7 @@ def buffer(
         "precondition": precondition,
         "placement": placement,
         "streams": streams,
+        "flush_every": flush_every,
         "closed_loop": closed_loop,
         "parameters": parameters,
         "check": check,

@@ -20,6 +20,18 @@ pub trait QueueingDevice: Debug {
     /// If the device refuses the request, with the reason; the request has no effect then.
     fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError>;
 
+    /// Gives the requests submitted from now on a placement handle; the first is 0. A device without
+    /// handles has only that one.
+    ///
+    /// # Errors
+    /// If the device has fewer handles.
+    fn select_handle(&mut self, handle: u32) -> Result<(), QueueingError> {
+        match handle {
+            0 => Ok(()),
+            _ => Err(QueueingError::NoHandle { handle }),
+        }
+    }
+
     /// Return the time of the next event, if nothing more is submitted.
     fn next_event(&self) -> Option<Nanos>;
 
@@ -60,6 +72,12 @@ pub enum QueueingError {
         /// Present time, in nanoseconds.
         now_ns: u64,
     },
+    /// A placement handle of a device that has none.
+    #[error("placement handle {handle} is not there: the device has handle 0 only")]
+    NoHandle {
+        /// The handle.
+        handle: u32,
+    },
     /// The disk refuses.
     #[error(transparent)]
     Hdd(#[from] HddError),
@@ -94,6 +112,10 @@ impl QueueingDevice for Hdd {
 impl QueueingDevice for Ssd {
     fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
         Ok(Self::submit(self, at, request)?)
+    }
+
+    fn select_handle(&mut self, handle: u32) -> Result<(), QueueingError> {
+        Ok(Self::select_handle(self, handle)?)
     }
 
     fn next_event(&self) -> Option<Nanos> {

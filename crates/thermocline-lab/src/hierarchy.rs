@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use thermocline_core::hotness::registry::IdentifierEntry;
 use thermocline_core::names::there_are;
 use thermocline_core::registry::{self, PolicyEntry};
 use thermocline_core::{Admission, Clients, hotness};
@@ -10,6 +11,7 @@ use thermocline_device::ssd::SsdConfig;
 use thermocline_device::{Catalogue, Device};
 
 use crate::parameters::{Owner, Parameters};
+use crate::placing::Chosen;
 use crate::spec::Step::{self, At, Key};
 use crate::spec::{
     DISK, DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, Selection, TierSpec, TimingMode, text,
@@ -51,11 +53,13 @@ pub fn configurations(
     clients: Clients,
 ) -> Result<Vec<Configuration>, LabError> {
     let Tiers { names, devices, latencies_ms, prices, timing } = Tiers::new(spec)?;
-    let identifier = spec.identifier()?;
     let owners = policies.iter().map(Owner::from);
-    let owners: Vec<Owner<'_>> = owners.chain(identifier.map(Owner::from)).collect();
+    let identifiers = spec.identifiers()?;
+    let owners: Vec<Owner<'_>> = owners.chain(identifiers.into_iter().map(Owner::from)).collect();
     let parameters = Parameters::new(&spec.parameters, &owners)?;
-    let admission = match identifier {
+    let streams = spec.chooser()?.map(|chosen| chosen.streams(&parameters)).transpose()?;
+    let timing = timing.map(|timing| timing.with_streams(streams));
+    let admission = match spec.admission()? {
         Some(entry) => Admission::hot(entry, parameters.values(entry.into())?)?,
         None => Admission::ALL,
     };
@@ -165,7 +169,7 @@ impl HierarchySpec {
     /// [`LabError::Spec`] with the part that cannot be, or [`LabError::File`] for the file of devices.
     pub fn check(&self) -> Result<(), LabError> {
         Tiers::new(self)?;
-        self.identifier()?;
+        self.identifiers()?;
         Ok(())
     }
 
@@ -187,12 +191,23 @@ impl HierarchySpec {
         choose(selection, suits, own)
     }
 
+    /// Return the identifiers that take part: that which decides what enters flash, and that which
+    /// chooses placement handles.
+    pub(crate) fn identifiers(&self) -> Result<Vec<&'static IdentifierEntry>, LabError> {
+        let chooser = self.chooser()?.and_then(|chosen| chosen.identifier());
+        Ok(self.admission()?.into_iter().chain(chooser).collect())
+    }
+
     /// Return the identifier that decides what enters flash.
-    pub(crate) fn identifier(
-        &self,
-    ) -> Result<Option<&'static hotness::registry::IdentifierEntry>, LabError> {
+    fn admission(&self) -> Result<Option<&'static IdentifierEntry>, LabError> {
         let found = self.admit.as_deref().map(hotness::registry::find).transpose();
         found.map_err(|error| LabError::at(&[Key("admit")], error))
+    }
+
+    /// Return the chooser of placement handles.
+    fn chooser(&self) -> Result<Option<Chosen>, LabError> {
+        let Some(name) = &self.streams else { return Ok(None) };
+        Chosen::find(name).map_err(|error| LabError::at(&[Key("streams")], error))
     }
 
     /// Return the specification of each device with its path, the disk's last.
@@ -353,7 +368,11 @@ fn timing(spec: &HierarchySpec, devices: &[Device]) -> Result<Option<Timing>, La
     if spec.timing.mode == TimingMode::Cost {
         let unused = spec.devices().find(|(device, _)| device.model.is_some());
         let unused = unused.map(|(_, path)| model(&path));
-        return match unused.or(spec.timing.closed_loop.map(|_| closed_loop.to_vec())) {
+        let unused = unused
+            .or(spec.timing.closed_loop.map(|_| closed_loop.to_vec()))
+            .or(spec.placement.map(|_| vec![Key("placement")]))
+            .or(spec.streams.as_ref().map(|_| vec![Key("streams")]));
+        return match unused {
             Some(path) => Err(LabError::at(&path, "it belongs to the timing `events`")),
             None => Ok(None),
         };
@@ -373,9 +392,32 @@ fn timing(spec: &HierarchySpec, devices: &[Device]) -> Result<Option<Timing>, La
             (None, _) => server(device, Some(1)),
         });
     }
+    place(spec, &mut models[..disk])?;
     let requests = spec.timing.closed_loop;
     let arrivals = requests.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
     Ok(Some(Timing { arrivals, devices: models }))
+}
+
+/// Give the drives of cache tiers, the first one excepted, the placement handles of a specification.
+fn place(spec: &HierarchySpec, models: &mut [DeviceModel]) -> Result<(), LabError> {
+    let mut has_handles = false;
+    let mut has_drive = false;
+    for model in models.iter_mut().skip(1) {
+        let DeviceModel::Ssd { config, .. } = model else { continue };
+        config.placement = spec.placement.or(config.placement);
+        has_handles |= config.placement.is_some();
+        has_drive = true;
+        config.validate().map_err(|error| LabError::at(&[Key("placement")], error))?;
+    }
+    if spec.placement.is_some() && !has_drive {
+        let reason = "no cache tier below the first has the model of an SSD: give one, as in `model` flash=tlc-nvme";
+        return Err(LabError::at(&[Key("placement")], reason));
+    }
+    if spec.streams.as_deref().is_some_and(|name| name != "none") && !has_handles {
+        let reason = "no drive of a cache tier has placement handles to choose from: give it some, as in `placement` handles=4";
+        return Err(LabError::at(&[Key("streams")], reason));
+    }
+    Ok(())
 }
 
 /// Return the model of a device, or what is wrong with it.
@@ -395,7 +437,7 @@ fn model(device: &Device, model: &ModelSpec) -> Result<DeviceModel, String> {
         let disks = disks.join(", ");
         format!("expected `server`, `server:N`, a disk ({disks}) or an SSD: {error}")
     })?;
-    Ok(DeviceModel::Ssd(Box::new(ssd)))
+    Ok(DeviceModel::Ssd { config: Box::new(ssd), streams: None })
 }
 
 fn server(device: &Device, servers: Option<u32>) -> DeviceModel {

@@ -188,7 +188,10 @@ impl Summary {
 
     /// Return the state of the drive of the tier at this place, if it is one of flash.
     pub(crate) fn drive(&self, tier: usize) -> Option<&TierSsdSummary> {
-        self.timing.as_ref()?.devices.get(tier)?.ssd.as_ref()
+        // Each client has a first tier of its own.
+        let further = self.clients.len().saturating_sub(1);
+        let device = if tier == 0 { 0 } else { tier + further };
+        self.timing.as_ref()?.devices.get(device)?.ssd.as_ref()
     }
 }
 

@@ -91,6 +91,7 @@ fn request(policies: &[&str]) -> Request {
             precondition: None,
             placement: None,
             streams: None,
+            flush_every: None,
             closed_loop: None,
             parameters: vec![],
             is_checked: false,

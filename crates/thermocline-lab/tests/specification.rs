@@ -168,6 +168,7 @@ fn studies_name_paths_too() {
         precondition: None,
         placement: None,
         streams: None,
+        flush_every: None,
         closed_loop: None,
         parameters: vec![],
         is_checked: false,

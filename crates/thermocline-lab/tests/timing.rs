@@ -7,9 +7,10 @@ use std::io::Cursor;
 use thermocline_core::{Admission, Clients, PageCost, WriteMiss, registry};
 use thermocline_device::Device;
 use thermocline_device::hdd::HddConfig;
+use thermocline_device::ssd::{GcBlocks, Isolation, Placement, SsdConfig};
 use thermocline_lab::{
-    Arrivals, Configuration, DeviceModel, RunOptions, Summary, TierConfiguration, Timing, Watch,
-    default_latencies_ms, run,
+    Arrivals, Configuration, DeviceModel, RunOptions, Streams, Summary, TierConfiguration,
+    TierSsdSummary, Timing, Watch, default_latencies_ms, run,
 };
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
@@ -263,4 +264,87 @@ fn what_cannot_be_is_refused() {
         &Watch::default(),
     );
     assert!(error.unwrap_err().to_string().contains("closed loop"));
+}
+
+/// Return a hierarchy whose flash is a small drive with handles.
+fn placed(policy: &str, handles: u32, streams: Option<Streams>) -> Configuration {
+    let config = SsdConfig {
+        placement: Some(Placement { isolation: Isolation::Persistent, ..Placement::of(handles) }),
+        channels: 1,
+        chips_per_channel: 1,
+        dies_per_chip: 1,
+        planes_per_die: 1,
+        page_bytes: 4096,
+        pages_per_block: 8,
+        over_provisioning: 0.3,
+        gc_blocks: GcBlocks::Separate,
+        ..SsdConfig::preset("ssdsim").unwrap()
+    };
+    let closed = Arrivals::Closed { requests: 4 };
+    let mut configuration = configuration(policy, "20p", "200p", closed);
+    let timing = configuration.timing.as_mut().unwrap();
+    timing.devices[1] = DeviceModel::Ssd { config: Box::new(config), streams };
+    configuration
+}
+
+fn drive_of(summary: &Summary) -> &TierSsdSummary {
+    summary.timing.as_ref().unwrap().devices[1].ssd.as_ref().unwrap()
+}
+
+#[test]
+fn policy_and_drive_amplify_writes_together() {
+    let trace = zipf();
+    for policy in ["hat", "face-gsc", "lc"] {
+        let configuration = placed(policy, 1, None);
+        let summary = run(&trace, &configuration, RunOptions::default(), &Watch::default());
+        let summary = summary.unwrap();
+        let drive = drive_of(&summary);
+        // Without a warm-up, the counts of the tier are those of its drive.
+        assert_eq!(drive.metrics.host_writes, summary.tiers[1].page_writes, "{policy}");
+        let by_policy = drive.policy_write_amplification.unwrap();
+        let written = summary.tiers[1].page_writes as f64 / trace.writes() as f64;
+        assert_near(by_policy, written);
+        let total = drive.total_write_amplification.unwrap();
+        assert_near(total, written * drive.metrics.write_amplification);
+        let placement = drive.placement.as_ref().unwrap();
+        assert_eq!(placement.pages_written, [drive.metrics.host_writes]);
+        assert_eq!(placement.streams, "none");
+    }
+}
+
+#[test]
+fn handles_of_a_flash_tier_are_chosen_in_each_way() {
+    let trace = zipf();
+    let run = |handles, streams: Option<Streams>| {
+        let configuration = placed("face-gsc", handles, streams);
+        let summary = run(&trace, &configuration, RunOptions::default(), &Watch::default());
+        drive_of(&summary.unwrap()).clone()
+    };
+    let none = run(4, None);
+    for streams in [Streams::Tier, Streams::Client, Streams::Volume, Streams::Oracle] {
+        let name = streams.name();
+        let placed = run(4, Some(streams));
+        let placement = placed.placement.as_ref().unwrap();
+        assert_eq!(placement.streams, name);
+        let all: u64 = placement.pages_written.iter().sum();
+        assert_eq!(all, none.metrics.host_writes, "{name}: only the handles differ");
+        let used = placement.pages_written.iter().filter(|&&pages| pages > 0).count();
+        match name {
+            // FaCE fills its flash from RAM, and copies within it.
+            "tier" => assert_eq!((used, placement.pages_written[2]), (2, 0)),
+            "oracle" => assert!(used > 2, "{placement:?}"),
+            _ => assert_eq!(used, 1, "{name}: there is one client and one volume"),
+        }
+    }
+    let class = placed("face-gsc", 4, Some(Streams::Class));
+    let error = run_error(&trace, &class);
+    assert!(error.contains("`volume`"), "{error}");
+    // What decides by the time cannot be foreseen.
+    let clocked = placed("dm-writecache", 4, Some(Streams::Oracle));
+    let error = run_error(&trace, &clocked);
+    assert!(error.contains("`dm-writecache` decides by the time"), "{error}");
+}
+
+fn run_error(trace: &CompiledTrace, configuration: &Configuration) -> String {
+    run(trace, configuration, RunOptions::default(), &Watch::default()).unwrap_err().to_string()
 }

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyMapping};
 use thermocline_core::PageCost;
 use thermocline_core::config::Given;
 use thermocline_core::registry::PolicyEntry;
-use thermocline_device::ssd::{Isolation, Placement, Precondition};
+use thermocline_device::ssd::{Placement, Precondition};
 use thermocline_lab::corpus::{Request, Split};
 use thermocline_lab::mrc::Rate;
 use thermocline_lab::planning::{CURRENCY, Objective, PlanOptions};
@@ -116,6 +116,7 @@ impl<'py> Arguments<'py> {
             precondition: self.precondition()?,
             placement: self.placement()?,
             streams: self.text("streams")?,
+            flush_every: self.whole_u32("flush_every")?,
             closed_loop: self.closed_loop()?,
             parameters: self.parameters("parameters")?,
             is_checked: self.switch("check")?,
@@ -169,6 +170,7 @@ impl<'py> Arguments<'py> {
             precondition: None,
             placement: None,
             streams: None,
+            flush_every: None,
             closed_loop: self.whole_u32("buffer_closed_loop")?,
             parameters: self.parameters("buffer_parameters")?,
             is_checked,
@@ -299,6 +301,12 @@ impl<'py> Arguments<'py> {
                         set(&mut spec, name);
                     }
                 }
+                OptionKind::Text { set, .. } => {
+                    if let Some(text) = self.text(key)? {
+                        set(&mut spec, &text)
+                            .map_err(|reason| configuration(format!("{key}: {reason}")))?;
+                    }
+                }
                 OptionKind::Count { set, .. } => {
                     if let Some(count) = self.whole_u32(key)? {
                         set(&mut spec, count);
@@ -360,33 +368,10 @@ impl<'py> Arguments<'py> {
         if given.is_empty() {
             return Ok(None);
         }
-        let mut placement = Placement::of(0);
-        for (name, value) in given {
-            let place = format!("placement[{name:?}]");
-            let number = || {
-                let number = whole(&place, &value, 1, u32::MAX.into())?;
-                Ok::<u32, PyErr>(u32::try_from(number).unwrap_or(u32::MAX))
-            };
-            match name.as_str() {
-                "handles" => placement.handles = number()?,
-                "reclaim_unit_blocks" => placement.reclaim_unit_blocks = number()?,
-                "isolation" => {
-                    placement.isolation = match value.extract::<String>().as_deref() {
-                        Ok("initial") => Isolation::Initial,
-                        Ok("persistent") => Isolation::Persistent,
-                        Ok(_) | Err(_) => {
-                            return Err(wrong(&place, &value, "\"initial\" or \"persistent\""));
-                        }
-                    };
-                }
-                _ => {
-                    let message =
-                        format!("{place}: there are handles, isolation and reclaim_unit_blocks");
-                    return Err(configuration(message));
-                }
-            }
-        }
-        Ok(Some(placement))
+        let parts = given.into_iter().map(|(name, value)| format!("{name}={value}"));
+        let text = parts.collect::<Vec<String>>().join(",");
+        let placement = text.parse::<Placement>();
+        placement.map(Some).map_err(|reason| configuration(format!("placement: {text}: {reason}")))
     }
 
     /// Return the prices of RAM, flash and disk.

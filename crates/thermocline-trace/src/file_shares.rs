@@ -80,16 +80,7 @@ impl FileShares {
     /// Counts the accesses to each file of `table`, from which `trace` was compiled; the `hottest`
     /// files are named.
     pub fn of(trace: &CompiledTrace, table: &FileTable, hottest: usize) -> Self {
-        let numbers = trace.page_numbers();
-        let owners: Vec<Option<usize>> = if trace.volume_names().len() > 1 {
-            let owner_of = |id: u32| {
-                let (volume, _) = trace.location(thermocline_core::PageId(id));
-                table.named(&trace.volume_names()[volume as usize])
-            };
-            (0..trace.footprint_pages()).map(owner_of).collect()
-        } else {
-            numbers.iter().map(|&number| table.index_of(number)).collect()
-        };
+        let owners = table.owners(trace);
         let mut counts = vec![(0_u64, 0_u64, 0_u64); table.files().len()];
         for owner in owners.iter().flatten() {
             counts[*owner].0 += 1;

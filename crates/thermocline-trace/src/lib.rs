@@ -50,6 +50,7 @@ mod meaning;
 mod numbers;
 mod objects;
 mod only_volumes;
+mod page_groups;
 mod parquet_rows;
 mod part;
 mod popularity;

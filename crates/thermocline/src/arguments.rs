@@ -21,6 +21,7 @@ use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, Typ
 use clap::{Args, Error, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use thermocline_core::Clients;
+use thermocline_device::ssd::Placement;
 use thermocline_lab::spec::{ParameterSpec, TierSetting, TierSpec};
 use thermocline_lab::sweep::check_output;
 use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
@@ -345,10 +346,13 @@ pub(crate) struct BufferOptions {
     pub(crate) precondition: Option<String>,
     /// Give the drive placement handles: `handles=8,isolation=persistent,reclaim_unit_blocks=4`; by default, isolation is `initial` and a unit is one block
     #[arg(long, value_name = "HOW")]
-    pub(crate) placement: Option<String>,
-    /// Choose placement handles by the hotness of pages, with an identifier (see `thermocline identifiers`), `oracle` or `none`; without --placement, keep hot and cold pages in different blocks
+    pub(crate) placement: Option<Placement>,
+    /// Choose the placement handle of each write: by the hotness of its page, with an identifier (see `thermocline identifiers`), by its `volume`, by the `class` of its file, by an `oracle`, or `none`; without --placement, an identifier keeps hot and cold pages in different blocks
     #[arg(long, value_name = "NAME")]
     pub(crate) streams: Option<String>,
+    /// Flush the drive after every N writes to it; a write buffer without power-loss protection is then written out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) flush_every: Option<u32>,
     /// Keep N requests outstanding instead of taking the trace's times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) closed_loop: Option<u32>,

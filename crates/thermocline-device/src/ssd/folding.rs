@@ -41,7 +41,7 @@ impl Ssd {
         }
     }
 
-    /// The same without time.
+    /// Pad the last physical page of the cache without time.
     pub(super) fn pad_cache_untimed(&mut self) {
         if let Some(slc) = self.slc.as_mut().filter(|slc| slc.has_part()) {
             while !slc.append(None).1 {}

@@ -235,6 +235,9 @@ impl Ssd {
     ) -> Result<u32, Exhausted> {
         let unit = self.config.mapping_unit_pages;
         let end = first + pages;
+        if unit == 1 {
+            return self.write_pages(first..end, place);
+        }
         let (from, to) = (first - first % unit, end.next_multiple_of(unit));
         self.fill_in(from..first, place);
         self.fill_in(end..to, place);
@@ -248,6 +251,18 @@ impl Ssd {
                 owed += self.program(page, stream, place)?;
                 self.recorder.host_writes += u64::from(written.contains(&page));
             }
+        }
+        Ok(owed)
+    }
+
+    /// Writes pages that are mapping units of their own, as [`write`](Self::write) does.
+    #[inline]
+    fn write_pages(&mut self, pages: Range<u32>, place: Option<u32>) -> Result<u32, Exhausted> {
+        let mut owed = 0;
+        for page in pages {
+            let stream = self.stream_of(page, place);
+            owed += self.program(page, stream, place)?;
+            self.recorder.host_writes += 1;
         }
         Ok(owed)
     }
@@ -266,6 +281,7 @@ impl Ssd {
     }
 
     /// Return the stream that the host, or the identifier, chooses for a page that it writes.
+    #[inline]
     fn stream_of(&mut self, page: u32, place: Option<u32>) -> usize {
         match &mut self.identifier {
             Some(identifier) => usize::from(identifier.record(PageId(page)) == Heat::Hot),
@@ -276,6 +292,7 @@ impl Ssd {
     }
 
     /// Programs a page, in time if it is of a request; returns how many operations that waits for.
+    #[inline]
     fn program(&mut self, page: u32, stream: usize, place: Option<u32>) -> Result<u32, Exhausted> {
         if self.slc.is_some() {
             return self.write_to_cache(page, place);

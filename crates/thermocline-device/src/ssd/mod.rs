@@ -284,6 +284,7 @@ impl Ssd {
     }
 
     /// Return the time of the next event in nanoseconds; [`NEVER`] if there is none.
+    #[inline]
     fn next_event_ns(&self) -> u64 {
         let mut next_ns = self.service.next_event_ns();
         if self.in_service < self.config.queue_depth

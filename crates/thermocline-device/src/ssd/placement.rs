@@ -9,6 +9,8 @@
 //!   controller, not the host, chooses the group. (2) All handles of a drive are isolated alike. (3)
 //!   The host is not told how full its units are, and there are no events and no time limits.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::check::{bad, within};
@@ -71,6 +73,31 @@ impl Placement {
             return Err(bad("isolation", "persistent", permitted));
         }
         Ok(())
+    }
+}
+
+impl FromStr for Placement {
+    type Err = String;
+
+    /// Understands `handles=8,isolation=persistent,reclaim_unit_blocks=4`; only `handles` is needed.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            "write it as in handles=8,isolation=persistent (or initial),reclaim_unit_blocks=4"
+                .into()
+        };
+        let number = |value: &str| value.parse().map_err(|_| wrong());
+        let mut placement = Self::of(0);
+        for part in text.split(',') {
+            match part.split_once('=').ok_or_else(wrong)? {
+                ("handles", value) => placement.handles = number(value)?,
+                ("reclaim_unit_blocks", value) => placement.reclaim_unit_blocks = number(value)?,
+                ("isolation", "initial") => placement.isolation = Isolation::Initial,
+                ("isolation", "persistent") => placement.isolation = Isolation::Persistent,
+                _ => return Err(wrong()),
+            }
+        }
+        placement.check(true, false).map_err(|error| error.to_string())?;
+        Ok(placement)
     }
 }
 

@@ -250,6 +250,7 @@ impl Service {
     }
 
     /// Return the code of the next stage that ends by then, or `None`.
+    #[inline]
     pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<u32> {
         loop {
             if self.next_event_ns() > until_ns {

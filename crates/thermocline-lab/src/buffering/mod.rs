@@ -52,6 +52,9 @@ pub struct BufferedSsd {
     /// Chooser of the placement handle of each write; without handles, the identifier that
     /// separates hot pages from cold ones for two streams.
     pub streams: Option<Streams>,
+    /// Write requests to the drive after which the host flushes it; `None` for never. The request of
+    /// the trace that causes a flush waits for it.
+    pub flush_every: Option<u32>,
 }
 
 /// The results of one run. Its JSON form has a stable schema.
@@ -179,7 +182,7 @@ impl BufferSummary {
 impl BufferedSsd {
     /// Return the drive as it comes, empty.
     pub fn new(config: SsdConfig) -> Self {
-        Self { config, precondition: None, streams: None }
+        Self { config, precondition: None, streams: None, flush_every: None }
     }
 
     /// Return the same drive, so large that every page of the trace, each at its place in its flash

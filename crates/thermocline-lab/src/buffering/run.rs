@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use thermocline_core::config::{Given, Values};
-use thermocline_core::{Access, Actions, BoxedPolicy, Ledger, Nanos, Op, PageId, Setup, WriteMiss};
+use thermocline_core::{
+    Access, Actions, BoxedPolicy, Clients, Ledger, Nanos, Op, PageId, Setup, Tier, WriteMiss,
+};
 use thermocline_device::ResponseTimes;
 use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest};
 use thermocline_device::ssd::{Ssd, SsdMetrics};
@@ -14,12 +16,11 @@ use super::tally::{Tally, Traffic};
 use super::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, Layout, SsdSummary,
 };
-use crate::placing::Handles;
+use crate::placing::{Handles, WriteSource};
 use crate::timing::Placement;
 use crate::watch::CHUNK_ACCESSES;
 use crate::{
-    Arrivals, DriveWrite, LabError, PlacementSummary, ResponseSummary, Streams, TraceSummary,
-    Watch, summary,
+    Arrivals, LabError, PlacementSummary, ResponseSummary, Streams, TraceSummary, Watch, summary,
 };
 
 /// Time that the buffer takes to serve the pages of a request: SSDsim's constant.
@@ -265,6 +266,13 @@ struct Drive<'a> {
     ssd: Ssd,
     /// The placement handles, if it has some.
     handles: Option<Handles>,
+    /// Write requests from one flush to the next, and since the last one.
+    flush_every: Option<u32>,
+    unflushed: u32,
+    /// Requests with their handles on their way to the drive; empty between two accesses.
+    asked: Vec<(u32, DeviceRequest)>,
+    /// The group of each page, if the chooser of handles asks for it.
+    groups: Option<Box<[u8]>>,
     placement: &'a Placement,
     subpages: u64,
     now: Nanos,
@@ -297,7 +305,14 @@ impl<'a> Drive<'a> {
                 let pages = u32::try_from(ssd.config.logical_pages()).unwrap_or(u32::MAX);
                 Some(entry.build(pages, values)?)
             }
-            Some(Streams::Identifier(..) | Streams::Oracle | Streams::Client | Streams::Tier)
+            Some(
+                Streams::Identifier(..)
+                | Streams::Oracle
+                | Streams::Client
+                | Streams::Tier
+                | Streams::Volume
+                | Streams::Class,
+            )
             | None => None,
         };
         let mut drive = Ssd::new(&ssd.config, identifier)?;
@@ -315,9 +330,14 @@ impl<'a> Drive<'a> {
         }
         drive.reset_metrics();
         let none = Request { arrival: Nanos(0), op: Op::Read, pending: 0, answered: Nanos(0) };
+        let groups = ssd.streams.as_ref().map(|streams| streams.groups(trace)).transpose()?;
         Ok(Self {
             ssd: drive,
             handles,
+            groups: groups.flatten(),
+            flush_every: ssd.flush_every,
+            unflushed: 0,
+            asked: vec![],
             placement,
             subpages: u64::from(subpages),
             now: Nanos(0),
@@ -386,28 +406,42 @@ impl<'a> Drive<'a> {
     /// Submits pages; neighbours of one placement handle in one request.
     fn submit(&mut self, op: DeviceOp, pages: &[PageId]) -> Result<(), LabError> {
         let placement = self.placement;
+        let of = WriteSource { clients: Clients::ONE, groups: self.groups.as_deref() };
         let mut handles = self.handles.as_mut().filter(|_| op == DeviceOp::Write);
         let placed = |&page: &PageId| {
-            let handle = handles.as_mut().map_or(0, |handles| handles.choose(DriveWrite::of(page)));
+            let write = of.write(page, page.0, Tier::RAM, 0);
+            let handle = handles.as_mut().map_or(0, |handles| handles.choose(write));
             (handle, placement.address(page))
         };
         let mut pages = pages.iter().map(placed).peekable();
+        let mut asked = std::mem::take(&mut self.asked);
         while let Some((handle, first)) = pages.next() {
             let mut end = first + 1;
             while pages.next_if_eq(&(handle, end)).is_some() {
                 end += 1;
             }
-            self.ssd.select_handle(handle)?;
             let count = (end - first) * self.subpages;
-            let request = DeviceRequest {
-                op,
-                page: first * self.subpages,
-                pages: u32::try_from(count).expect("a flush has the pages of a block"),
-            };
-            let ticket = self.ssd.submit(self.now, request)?;
-            self.tickets.push(ticket.0);
-            self.arriving.pending += 1;
+            let pages = u32::try_from(count).expect("a flush has the pages of a block");
+            asked.push((handle, DeviceRequest { op, page: first * self.subpages, pages }));
         }
+        for (handle, request) in asked.drain(..) {
+            self.ssd.select_handle(handle)?;
+            self.give(request)?;
+            self.unflushed += u32::from(op == DeviceOp::Write);
+            if self.flush_every.is_some_and(|every| self.unflushed >= every) {
+                self.unflushed = 0;
+                self.give(DeviceRequest::FLUSH)?;
+            }
+        }
+        self.asked = asked;
+        Ok(())
+    }
+
+    /// Gives the drive a request that the arriving one waits for.
+    fn give(&mut self, request: DeviceRequest) -> Result<(), LabError> {
+        let ticket = self.ssd.submit(self.now, request)?;
+        self.tickets.push(ticket.0);
+        self.arriving.pending += 1;
         Ok(())
     }
 

@@ -343,16 +343,17 @@ fn traces(manifest: &Manifest, request: &Request) -> Result<Vec<PlannedTrace>, L
 /// Return the caches of a request: policies by parameters by seeds by sizes.
 fn cache_points(request: &Request, policies: &[PolicyEntry]) -> Result<Vec<CachePoint>, LabError> {
     let spec = &request.spec;
-    let identifier = spec.identifier()?;
+    let identifiers = spec.identifiers()?;
+    let identifiers = || identifiers.iter().map(|&entry| Owner::from(entry));
     let mut owners: Vec<Owner<'_>> = policies.iter().map(Owner::from).collect();
-    owners.extend(identifier.map(Owner::from));
+    owners.extend(identifiers());
     if !policies.is_empty() {
         Parameters::new(&spec.parameters, &owners)?;
     }
     let mut points = vec![];
     for policy in policies {
         let mut own = vec![Owner::from(policy)];
-        own.extend(identifier.map(Owner::from));
+        own.extend(identifiers());
         // A policy of one tier leaves flash empty, and is run once for each size of RAM.
         let tiers = if policy.capabilities.depth == Depth::Ram { 1 } else { spec.tiers.len() };
         let spec = spec.with_first_tiers(tiers);

@@ -190,6 +190,26 @@ pub const RUNS: &[Row] = &[
     .inside("devices[].ssd.write_amplification")
     .shown(less(On::Everything, "{Tier} write amplification", "programs per page", two_decimals)),
     Row::tier_real(
+        "policy_write_amplification",
+        "",
+        "of a solid-state drive: pages that the policy wrote to it, divided by pages that clients wrote",
+        |run, place| run.drive(place)?.policy_write_amplification,
+    )
+    .inside("devices[].ssd.policy_write_amplification"),
+    Row::tier_real(
+        "total_write_amplification",
+        "",
+        "of a solid-state drive: pages programmed, divided by pages that clients wrote",
+        |run, place| run.drive(place)?.total_write_amplification,
+    )
+    .inside("devices[].ssd.total_write_amplification")
+    .shown(less(
+        On::Everything,
+        "{Tier} programs, all together",
+        "pages per page that clients write",
+        two_decimals,
+    )),
+    Row::tier_real(
         "lifetime_years",
         "years",
         "of a solid-state drive: until its blocks are worn out, at the rate of the run; none if nothing was erased",

@@ -1,11 +1,12 @@
 //! Placement of writes: choice of a solid-state drive's handle, or stream.
 //!
 //! An identifier chooses by the hotness of the page, in as many classes as the drive has handles;
-//! the coldest class is handle 0. The client that causes a write, or the tier that its page comes
-//! from, choose by their numbers. An oracle, which knows when each page is written next, is the
+//! the coldest class is handle 0. The client that causes a write, the tier that its page comes from,
+//! the volume of the page and the class of its file choose by their numbers. An oracle, which knows when each page is written next, is the
 //! upper bound; a drive without placement is the lower. After a write buffer, writes are the pages
 //! that the buffer flushes.
 
+mod chosen;
 mod oracle;
 mod tier;
 
@@ -15,12 +16,16 @@ use thermocline_core::hotness::registry::IdentifierEntry;
 use thermocline_core::{BoxedIdentifier, PageId, Tier};
 use thermocline_device::queueing::{DeviceOp, DeviceRequest};
 use thermocline_device::ssd::{Ssd, SsdConfig, SsdMetrics};
+use thermocline_trace::CompiledTrace;
 
+use crate::spec::Step::Key;
 use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
 
+pub(crate) use chosen::Chosen;
 use oracle::oracle_classes;
 pub use tier::{TierWrites, tier_writes};
+pub(crate) use tier::{WriteSource, writes_of};
 
 /// Writes ahead whose map entries are fetched.
 const PREFETCH_WRITES: usize = 16;
@@ -40,6 +45,10 @@ pub enum Streams {
     Client,
     /// The tier that the page comes from, likewise.
     Tier,
+    /// The volume of the page, by its number in the order of first accesses, likewise.
+    Volume,
+    /// The class of the page's file, which only recordings tell, likewise.
+    Class,
 }
 
 /// A write to a drive.
@@ -51,14 +60,16 @@ pub struct DriveWrite {
     pub page: PageId,
     /// The client whose access causes the write.
     pub client: u8,
-    /// The tier that the page comes from.
+    /// The tier that the page comes from; the first tiers of all clients count as one.
     pub source: Tier,
+    /// The group of the page for [`Streams::Volume`] and [`Streams::Class`].
+    pub group: u8,
 }
 
 impl DriveWrite {
     /// Describe a write of a page in place, by the only client, from the first tier.
     pub const fn of(page: PageId) -> Self {
-        Self { address: page, page, client: 0, source: Tier::RAM }
+        Self { address: page, page, client: 0, source: Tier::RAM, group: 0 }
     }
 }
 
@@ -69,12 +80,14 @@ pub(crate) enum Chooser {
     Oracle { classes: Box<[u8]>, next: usize },
     Client { handles: u32 },
     Tier { handles: u32 },
+    Group { handles: u32 },
 }
 
 /// Effect of placement in a run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PlacementSummary {
-    /// Chooser of the handle: the name of an identifier, `oracle`, `client`, `tier`, or `none`.
+    /// Chooser of the handle: the name of an identifier, `oracle`, `client`, `tier`, `volume`, `class`,
+    /// or `none`.
     pub streams: &'static str,
     /// Placement handles of the drive.
     pub handles: u32,
@@ -101,6 +114,25 @@ impl Streams {
             Self::Oracle => ORACLE,
             Self::Client => "client",
             Self::Tier => "tier",
+            Self::Volume => "volume",
+            Self::Class => "class",
+        }
+    }
+
+    /// Return the group of each page of a trace, if it chooses by groups.
+    ///
+    /// # Errors
+    /// If the trace does not tell the classes of files.
+    pub(crate) fn groups(&self, trace: &CompiledTrace) -> Result<Option<Box<[u8]>>, LabError> {
+        match self {
+            Self::Volume => Ok(Some(trace.volume_groups())),
+            Self::Class => trace.class_groups().map(Some).map_err(|error| {
+                let reason = format!(
+                    "only a recording with its table of files tells their classes; take `volume`: {error}"
+                );
+                LabError::at(&[Key("streams")], reason)
+            }),
+            Self::Identifier(..) | Self::Oracle | Self::Client | Self::Tier => Ok(None),
         }
     }
 
@@ -124,6 +156,7 @@ impl Streams {
             }
             Self::Client => Chooser::Client { handles },
             Self::Tier => Chooser::Tier { handles },
+            Self::Volume | Self::Class => Chooser::Group { handles },
         })
     }
 }
@@ -140,6 +173,7 @@ impl Chooser {
             }
             Self::Client { handles } => u32::from(write.client).min(*handles - 1),
             Self::Tier { handles } => u32::from(write.source.0).min(*handles - 1),
+            Self::Group { handles } => u32::from(write.group).min(*handles - 1),
             Self::Oracle { classes, next } => {
                 *next += 1;
                 classes[*next - 1].into()
@@ -150,7 +184,7 @@ impl Chooser {
     pub(crate) fn prefetch(&self, page: PageId) {
         match self {
             Self::Identifier { identifier, .. } => identifier.prefetch(page),
-            Self::Oracle { .. } | Self::Client { .. } | Self::Tier { .. } => {}
+            Self::Oracle { .. } | Self::Client { .. } | Self::Tier { .. } | Self::Group { .. } => {}
         }
     }
 
@@ -159,7 +193,7 @@ impl Chooser {
             Self::Identifier { classes, identifier } => {
                 (identifier.memory_bits() + classes.memory_bits()).div_ceil(8)
             }
-            Self::Oracle { .. } | Self::Client { .. } | Self::Tier { .. } => 0,
+            Self::Oracle { .. } | Self::Client { .. } | Self::Tier { .. } | Self::Group { .. } => 0,
         }
     }
 }

@@ -116,6 +116,22 @@ fn clients_and_tiers_choose_by_their_numbers() {
     );
     assert_eq!(handles_of(&writes, &Streams::Tier), [2, 1, 1, 0]);
     assert_eq!((Streams::Client.name(), Streams::Tier.name()), ("client", "tier"));
+    let of_group = |group| DriveWrite { group, ..DriveWrite::of(PageId(7)) };
+    let writes = [0, 3, 2, 9].map(of_group);
+    assert_eq!(handles_of(&writes, &Streams::Class), [1, 0, 1, 2]);
+    assert_eq!(handles_of(&writes, &Streams::Volume), [1, 0, 1, 2]);
+}
+
+#[test]
+fn names_are_those_of_choosers() {
+    for name in ["oracle", "client", "tier", "volume", "class"] {
+        let Some(Chosen::Other(streams)) = Chosen::find(name).unwrap() else { panic!("{name}") };
+        assert_eq!(streams.name(), name);
+    }
+    assert!(Chosen::find("none").unwrap().is_none());
+    assert!(Chosen::find("mbf").unwrap().unwrap().identifier().is_some());
+    let error = Chosen::find("file").unwrap_err();
+    assert!(error.contains("file") && error.contains("`class`"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use thermocline_core::config::Values;
 use thermocline_core::registry::PolicyEntry;
-use thermocline_core::{Action, Actions, PageId, Setup, Tier};
+use thermocline_core::{Access, Action, Actions, Clients, Op, PageId, Policy, Setup, Tier};
 use thermocline_trace::CompiledTrace;
 
 use super::DriveWrite;
@@ -19,8 +19,27 @@ pub struct TierWrites {
     pub slots: u32,
 }
 
-/// Runs a policy over a trace of one client and keeps what it writes to a tier. A page takes the slot that
-/// is free longest; one that the policy copies within the tier takes another slot.
+/// Origin of a write to a tier: who causes it, and where its page comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteSource<'a> {
+    /// Number of clients, whose first tiers count as one.
+    pub(crate) clients: Clients,
+    /// The group of each page, if any chooser asks for it.
+    pub(crate) groups: Option<&'a [u8]>,
+}
+
+impl WriteSource<'_> {
+    /// Return the write of a page, at its address, from a tier; an access of `client` causes it.
+    pub(crate) fn write(self, page: PageId, address: u32, source: Tier, client: u8) -> DriveWrite {
+        let source = Tier(source.0.saturating_sub(self.clients.get() - 1));
+        let group = self.groups.map_or(0, |groups| groups[page.index()]);
+        DriveWrite { address: PageId(address), page, client, source, group }
+    }
+}
+
+/// Runs a policy over a trace of one client and keeps what it writes to a tier: the pages that it copies
+/// there, and the writes that it serves there. A page takes the slot that is free longest; one that the
+/// policy copies within the tier takes another slot.
 ///
 /// # Errors
 /// A policy that does not run on these tiers, a tier that is none of theirs, or a stopped `watch`.
@@ -42,7 +61,25 @@ pub fn tier_writes(
     };
     let setup = Setup::new(trace.geometry(), capacity_pages.to_vec());
     let mut policy = entry.build(&setup, values)?;
-    let mut slots = Slots::new(capacity, trace.footprint_pages());
+    let slots = Slots::new(capacity, trace.footprint_pages());
+    let source = WriteSource { clients: Clients::ONE, groups: None };
+    let writes = writes_of(trace, &mut *policy, tier, slots, source, watch)?;
+    let slots = u64::from(capacity.min(trace.footprint_pages())) + SPARE_SLOTS;
+    Ok(TierWrites { writes, slots: u32::try_from(slots).unwrap_or(u32::MAX) })
+}
+
+/// Runs a policy over its trace and keeps what it writes to a tier that has these slots.
+///
+/// # Errors
+/// If `watch` is stopped.
+pub(crate) fn writes_of(
+    trace: &CompiledTrace,
+    policy: &mut dyn Policy,
+    tier: Tier,
+    mut slots: Slots,
+    source: WriteSource<'_>,
+    watch: &Watch,
+) -> Result<Vec<DriveWrite>, LabError> {
     let mut actions = Actions::new();
     let mut writes = vec![];
     for (index, access) in trace.accesses().enumerate() {
@@ -51,22 +88,36 @@ pub fn tier_writes(
         }
         actions.clear();
         policy.access(access, &mut actions);
-        for action in actions.as_slice() {
-            match *action {
-                Action::Copy { page, source, target } if target == tier => {
-                    if source == tier {
-                        slots.drop_page(page);
-                    }
-                    let address = u32::try_from(slots.slot(page)).unwrap_or(u32::MAX);
-                    let client = access.client;
-                    writes.push(DriveWrite { address: PageId(address), page, client, source });
-                }
-                Action::Drop { page, tier: dropped } if dropped == tier => slots.drop_page(page),
-                Action::Serve { .. } | Action::Copy { .. } | Action::Drop { .. } => {}
-            }
+        for &action in actions.as_slice() {
+            writes.extend(written(action, access, tier, &mut slots, source));
         }
     }
     policy.assert_invariants();
-    let slots = u64::from(capacity.min(trace.footprint_pages())) + SPARE_SLOTS;
-    Ok(TierWrites { writes, slots: u32::try_from(slots).unwrap_or(u32::MAX) })
+    Ok(writes)
+}
+
+/// Return the write of an action to a tier, and note which slots are free after it.
+fn written(
+    action: Action,
+    access: Access,
+    tier: Tier,
+    slots: &mut Slots,
+    origin: WriteSource<'_>,
+) -> Option<DriveWrite> {
+    let (page, source) = match action {
+        Action::Serve { page, op: Op::Write, tier: served, .. } if served == tier => {
+            (page, Tier::RAM)
+        }
+        Action::Copy { page, source, target } if target == tier => (page, source),
+        Action::Drop { page, tier: dropped } if dropped == tier => {
+            slots.drop_page(page);
+            return None;
+        }
+        Action::Serve { .. } | Action::Copy { .. } | Action::Drop { .. } => return None,
+    };
+    if source == tier {
+        slots.drop_page(page);
+    }
+    let address = u32::try_from(slots.slot(page)).unwrap_or(u32::MAX);
+    Some(origin.write(page, address, source, access.client))
 }

@@ -202,7 +202,11 @@ fn parameters(summaries: &[Summary]) -> Table {
     let timing = summaries.first().and_then(|summary| summary.timing.as_ref());
     for device in timing.map_or(&[][..], |timing| &timing.devices) {
         let place = format!("tier {}, in time", device.tier);
-        rows.push(vec![Cell::text(place), Cell::text(&device.model)]);
+        let placement = device.ssd.as_ref().and_then(|ssd| ssd.placement.as_ref());
+        let placement = placement.map_or_else(String::new, |placement| {
+            format!("; {} placement handles by {}", placement.handles, placement.streams)
+        });
+        rows.push(vec![Cell::text(place), Cell::text(format!("{}{placement}", device.model))]);
     }
     Table { header: vec!["policy or tier".into(), "parameters or costs per page".into()], rows }
 }

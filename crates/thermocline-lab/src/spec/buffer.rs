@@ -1,7 +1,6 @@
 //! Question about write buffers, as a caller asks it.
 
 use serde::{Deserialize, Serialize};
-use thermocline_core::hotness;
 use thermocline_core::names::there_are;
 use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
 use thermocline_device::ssd::{Placement, Precondition};
@@ -10,9 +9,8 @@ use thermocline_trace::CompiledTrace;
 use super::Step::Key;
 use super::{DriveSpec, ParameterSpec, Selection};
 use crate::parameters::{Owner, Parameters};
-use crate::{
-    Arrivals, BufferConfiguration, BufferedSsd, LabError, ORACLE, Streams, TierSize, find_ssd,
-};
+use crate::placing::Chosen;
+use crate::{Arrivals, BufferConfiguration, BufferedSsd, LabError, Streams, TierSize, find_ssd};
 
 /// Write buffers, their sizes, and the drive behind them.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -29,9 +27,11 @@ pub struct BufferSpec {
     pub precondition: Option<Precondition>,
     /// Placement handles of the drive; its own if absent.
     pub placement: Option<Placement>,
-    /// Chooser of the placement handle of each write: an identifier, `oracle`, or `none`. In a
+    /// Chooser of the placement handle of each write: an identifier, `volume`, `class`, `oracle`, or `none`. In a
     /// drive without handles, the identifier that keeps hot and cold pages in different blocks.
     pub streams: Option<String>,
+    /// Write requests to the drive after which the host flushes it, at least 1; never if absent.
+    pub flush_every: Option<u32>,
     /// Requests kept outstanding instead of arrivals at the trace's times, at least 1.
     pub closed_loop: Option<u32>,
     /// Parameters of the buffers and of the identifier.
@@ -59,13 +59,6 @@ pub struct Buffers<'a> {
     parameters: Parameters<'a>,
 }
 
-/// Chooser, by its name.
-#[derive(Clone, Copy, Debug)]
-enum Chosen {
-    Identifier(&'static hotness::registry::IdentifierEntry),
-    Oracle,
-}
-
 impl BufferSpec {
     /// Find the buffers and the drive, and check all that does not depend on a trace.
     ///
@@ -76,28 +69,30 @@ impl BufferSpec {
         let ssd = self.drive()?;
         let streams = self.chosen(ssd.as_ref())?;
         let mut owners: Vec<Owner<'_>> = policies.iter().map(|&policy| policy.into()).collect();
-        if let Some(Chosen::Identifier(entry)) = streams {
-            owners.push(entry.into());
-        }
+        owners.extend(streams.as_ref().and_then(Chosen::identifier).map(Owner::from));
         let parameters = Parameters::new(&self.parameters, &owners)?;
         Ok(Buffers { spec: self, policies, ssd, streams, parameters })
     }
 
     /// Return the chooser of streams or handles.
     fn chosen(&self, ssd: Option<&BufferedSsd>) -> Result<Option<Chosen>, LabError> {
+        let Some(name) = &self.streams else { return Ok(None) };
+        let bad = |reason: String| LabError::at(&[Key("streams")], reason);
+        let chosen = Chosen::find(name).map_err(bad)?;
         let has_handles = ssd.is_some_and(|ssd| ssd.config.placement.is_some());
-        match self.streams.as_deref() {
-            None | Some("none") => Ok(None),
-            Some(ORACLE) if has_handles => Ok(Some(Chosen::Oracle)),
-            Some(ORACLE) => {
+        match &chosen {
+            None | Some(Chosen::Identifier(_)) => Ok(chosen),
+            Some(Chosen::Other(Streams::Tier | Streams::Client)) => Err(bad(format!(
+                "`{name}` is for hierarchies: behind a buffer, all writes are of one client and one tier"
+            ))),
+            Some(Chosen::Other(_)) if has_handles => Ok(chosen),
+            Some(Chosen::Other(_)) => {
                 // The remedy is at the other option, so that is the one to name.
-                let reason = "the drive has no placement handles for the oracle to choose from: give it some, as in handles=8";
+                let reason = format!(
+                    "the drive has no placement handles for `{name}` to choose from: give it some, as in handles=8"
+                );
                 Err(LabError::at(&[Key("placement")], reason))
             }
-            Some(name) => match hotness::registry::find(name) {
-                Ok(entry) => Ok(Some(Chosen::Identifier(entry))),
-                Err(error) => Err(LabError::at(&[Key("streams")], error)),
-            },
         }
     }
 
@@ -109,6 +104,7 @@ impl BufferSpec {
                 ("precondition", self.precondition.is_some()),
                 ("placement", self.placement.is_some()),
                 ("streams", self.streams.is_some()),
+                ("flush_every", self.flush_every.is_some()),
                 ("closed_loop", self.closed_loop.is_some()),
             ];
             return match without.iter().find(|(_, is_given)| *is_given) {
@@ -121,12 +117,16 @@ impl BufferSpec {
         if self.closed_loop == Some(0) {
             return Err(LabError::at(&[Key("closed_loop")], "expected at least 1 request"));
         }
+        if self.flush_every == Some(0) {
+            return Err(LabError::at(&[Key("flush_every")], "expected at least 1 write request"));
+        }
         if let Some(precondition) = self.precondition {
             precondition.validate().map_err(|error| LabError::at(&[Key("precondition")], error))?;
         }
         let mut config = find_ssd(drive)?;
         config.placement = self.placement.or(config.placement);
-        Ok(Some(BufferedSsd { precondition: self.precondition, ..BufferedSsd::new(config) }))
+        let Self { precondition, flush_every, .. } = *self;
+        Ok(Some(BufferedSsd { precondition, flush_every, ..BufferedSsd::new(config) }))
     }
 }
 
@@ -143,9 +143,10 @@ impl Buffers<'_> {
             (policy.name.to_string(), self.parameters.of(&[Owner::from(*policy)]))
         };
         let policies = self.policies.iter().map(given).collect();
-        let streams = self.streams.map(|chosen| match chosen {
-            Chosen::Identifier(entry) => self.parameters.of(&[entry.into()]),
-            Chosen::Oracle => vec![],
+        let identifier = self.streams.as_ref().and_then(Chosen::identifier);
+        let streams = self.streams.as_ref().map(|_| {
+            let owner = identifier.map(Owner::from);
+            owner.map_or_else(Vec::new, |owner| self.parameters.of(&[owner]))
         });
         let spec = self.spec;
         let rest = (spec.ssd_size, spec.precondition, &spec.streams, spec.closed_loop);
@@ -181,14 +182,10 @@ impl Buffers<'_> {
 
     /// Return the drive with its streams and at its size.
     fn sized(&self, mut ssd: BufferedSsd, trace: &CompiledTrace) -> Result<BufferedSsd, LabError> {
-        match self.streams {
-            Some(Chosen::Identifier(entry)) => {
-                ssd.config.streams = if ssd.config.placement.is_some() { 1 } else { 2 };
-                let values = self.parameters.values(entry.into())?;
-                ssd.streams = Some(Streams::Identifier(entry, values));
-            }
-            Some(Chosen::Oracle) => ssd.streams = Some(Streams::Oracle),
-            None => {}
+        if let Some(chosen) = &self.streams {
+            let has_handles = ssd.config.placement.is_some();
+            ssd.config.streams = if has_handles { 1 } else { 2 };
+            ssd.streams = Some(chosen.streams(&self.parameters)?);
         }
         // Streams and handles keep more blocks open, which a drive of the size asked for must have.
         match self.spec.ssd_size {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::WriteMiss;
+use thermocline_device::ssd::Placement;
 
 use super::{
     DISK, DeviceSpec, HierarchyOption, OptionKind, OptionWord, ParameterSpec, Setting, TierSetting,
@@ -28,6 +29,11 @@ pub struct HierarchySpec {
     pub admit: Option<String>,
     /// Model of time.
     pub timing: TimingSpec,
+    /// Placement handles of the cache tiers whose models are solid-state drives; those of the models
+    /// themselves if absent.
+    pub placement: Option<Placement>,
+    /// Chooser of the handle of each write to these tiers; every write has handle 0 if absent.
+    pub streams: Option<String>,
 }
 
 /// Model of time.
@@ -105,6 +111,28 @@ pub const HIERARCHY_OPTIONS: &[HierarchyOption] = &[
             of: "request",
             example: 8,
             set: |spec, requests| spec.timing.closed_loop = Some(requests),
+        },
+    },
+    HierarchyOption {
+        key: "placement",
+        summary: "Give the solid-state drives of cache tiers placement handles",
+        only_with: Some(("timing", "events")),
+        kind: OptionKind::Text {
+            example: "handles=4,isolation=persistent",
+            set: |spec, text| {
+                spec.placement = Some(text.parse()?);
+                Ok(())
+            },
+        },
+    },
+    HierarchyOption {
+        key: "streams",
+        summary: "Choose the placement handle of each write: by an identifier, or by `tier`, `client`, `volume`, `class`, `oracle` or `none`",
+        only_with: Some(("timing", "events")),
+        kind: OptionKind::Name {
+            of: "identifier",
+            example: "mbf",
+            set: |spec, name| spec.streams = Some(name),
         },
     },
 ];

@@ -29,6 +29,13 @@ pub enum OptionKind {
         /// Takes the name.
         set: fn(&mut HierarchySpec, String),
     },
+    /// A text of a form of its own.
+    Text {
+        /// A text.
+        example: &'static str,
+        /// Takes the text, or tells what is wrong with it.
+        set: fn(&mut HierarchySpec, &str) -> Result<(), String>,
+    },
     /// A whole number; surfaces refuse 0.
     Count {
         /// Counted item, in the singular.
@@ -87,6 +94,12 @@ mod tests {
                 OptionKind::Name { example, set, .. } => {
                     let mut spec = default.clone();
                     set(&mut spec, (*example).into());
+                    specs.push(spec);
+                }
+                OptionKind::Text { example, set } => {
+                    let mut spec = default.clone();
+                    set(&mut spec, example).expect("the example is well-formed");
+                    assert!(set(&mut spec, "?").is_err(), "{key}");
                     specs.push(spec);
                 }
                 OptionKind::Count { example, set, .. } => {

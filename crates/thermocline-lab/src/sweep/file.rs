@@ -359,9 +359,9 @@ impl Placed<'_> {
         spec: &HierarchySpec,
         parameters: &[SweptParameter<'_>],
     ) -> Result<(), LabError> {
-        let identifier = self.identifier(spec)?;
+        let identifiers = self.identifiers(spec)?;
         let mut owners: Vec<Owner<'_>> = policies.iter().map(Owner::from).collect();
-        owners.extend(identifier.map(Owner::from));
+        owners.extend(identifiers.into_iter().map(Owner::from));
         for parameter in parameters {
             for (place, value) in parameter.values.iter().enumerate() {
                 let steps = [&parameter.steps()[..], &[At(place)]].concat();
@@ -387,11 +387,8 @@ impl Placed<'_> {
         })
     }
 
-    fn identifier(
-        &self,
-        spec: &HierarchySpec,
-    ) -> Result<Option<&'static IdentifierEntry>, LabError> {
-        spec.identifier().map_err(|error| self.placed(error))
+    fn identifiers(&self, spec: &HierarchySpec) -> Result<Vec<&'static IdentifierEntry>, LabError> {
+        spec.identifiers().map_err(|error| self.placed(error))
     }
 
     /// Return all configurations of a policy: one for each of its parameters' values and each size.
@@ -404,7 +401,7 @@ impl Placed<'_> {
     ) -> Result<Vec<crate::Configuration>, LabError> {
         let policy = &policies[place];
         let mut owners = vec![Owner::from(policy)];
-        owners.extend(self.identifier(spec)?.map(Owner::from));
+        owners.extend(self.identifiers(spec)?.into_iter().map(Owner::from));
         let mut choices: Vec<Vec<ParameterSpec>> = vec![vec![]];
         for parameter in parameters {
             if check(&parameter.spec(&parameter.values[0]), &owners).is_err() {

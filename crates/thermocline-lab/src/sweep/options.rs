@@ -24,6 +24,7 @@ pub(super) struct GivenOption {
 enum Value {
     Word(&'static OptionWord),
     Name { name: String, set: fn(&mut HierarchySpec, String) },
+    Text { text: String, set: fn(&mut HierarchySpec, &str) -> Result<(), String> },
     Count { count: u32, of: &'static str, set: fn(&mut HierarchySpec, u32) },
 }
 
@@ -31,11 +32,12 @@ impl GivenOption {
     /// Set what the option is about.
     ///
     /// # Errors
-    /// If the number is 0.
+    /// If the number is 0, or the text is malformed.
     pub(super) fn apply(&self, spec: &mut HierarchySpec) -> Result<(), String> {
         match &self.value {
             Value::Word(word) => (word.set)(spec),
             Value::Name { name, set } => set(spec, name.clone()),
+            Value::Text { text, set } => set(spec, text)?,
             Value::Count { count: 0, of, .. } => return Err(format!("expected at least 1 {of}")),
             Value::Count { count, set, .. } => set(spec, *count),
         }
@@ -169,6 +171,10 @@ impl<'de> DeserializeSeed<'de> for ValueSeed {
             OptionKind::Name { set, .. } => {
                 let name = String::deserialize(value)?;
                 Ok(Value::Name { name, set })
+            }
+            OptionKind::Text { set, .. } => {
+                let text = String::deserialize(value)?;
+                Ok(Value::Text { text, set })
             }
             OptionKind::Count { of, set, .. } => {
                 let count = u32::deserialize(value)?;

@@ -5,17 +5,23 @@
 //! answered; what it does after that goes on behind it. A request is answered when its last page
 //! access is.
 
+mod handles;
 mod layout;
 mod simulation;
+
+use std::fmt;
 
 use serde::Serialize;
 use thermocline_core::Clients;
 use thermocline_device::hdd::{Hdd, HddConfig};
 use thermocline_device::queueing::{QueueingDevice, QueueingError};
-use thermocline_device::ssd::{Precondition, Ssd, SsdConfig, SsdMetrics};
+use thermocline_device::ssd::{
+    Placement as DrivePlacement, Precondition, Ssd, SsdConfig, SsdMetrics,
+};
 use thermocline_device::{Device, ResponseTimes, ResponseUs, Server};
 
-use crate::LabError;
+use crate::numbers::years_in_words;
+use crate::{LabError, PlacementSummary, Streams};
 
 pub(crate) use layout::{Placement, Slots};
 pub(crate) use simulation::{Simulation, Timed};
@@ -58,6 +64,17 @@ impl Timing {
         let firsts = self.devices.iter().take(1).cycle().take(further);
         firsts.chain(&self.devices).collect()
     }
+
+    /// Return the same with a chooser of placement handles for every drive that has handles.
+    #[must_use]
+    pub(crate) fn with_streams(mut self, chooser: Option<Streams>) -> Self {
+        for model in &mut self.devices {
+            if let DeviceModel::Ssd { config, streams } = model {
+                *streams = chooser.clone().filter(|_| config.placement.is_some());
+            }
+        }
+        self
+    }
 }
 
 /// A device that queues.
@@ -73,7 +90,12 @@ pub enum DeviceModel {
     /// A hard disk.
     Hdd(Box<HddConfig>),
     /// A solid-state drive. That of a cache tier is as large as the tier, and full at the start.
-    Ssd(Box<SsdConfig>),
+    Ssd {
+        /// The drive.
+        config: Box<SsdConfig>,
+        /// Chooser of the placement handle of each write to a cache tier; it needs handles.
+        streams: Option<Streams>,
+    },
 }
 
 /// Results of a timed run besides its counts.
@@ -129,6 +151,16 @@ pub struct TierSsdSummary {
     pub erases_per_day: f64,
     /// Years until the blocks are worn out, if it goes on like this; `None` if nothing was erased.
     pub lifetime_years: Option<f64>,
+    /// Pages that the policy wrote to the tier per page that clients wrote; `None` if they wrote none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_write_amplification: Option<f64>,
+    /// Pages that the drive programmed per page that clients wrote: the write amplification of policy and
+    /// drive together; `None` if clients wrote none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_write_amplification: Option<f64>,
+    /// Effect of placement; `None` in a drive without handles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementSummary>,
     /// Its figures.
     #[serde(flatten)]
     pub metrics: Box<SsdMetrics>,
@@ -164,7 +196,15 @@ impl DeviceModel {
                 format!("{} ({servers} at a time)", device.name)
             }
             Self::Hdd(config) => config.name.clone(),
-            Self::Ssd(config) => config.name.clone(),
+            Self::Ssd { config, .. } => config.name.clone(),
+        }
+    }
+
+    /// Return the placement handles of the drive, and their chooser, if it has some.
+    pub(crate) fn placement(&self) -> Option<(DrivePlacement, Option<&Streams>)> {
+        match self {
+            Self::Ssd { config, streams } => Some((config.placement?, streams.as_ref())),
+            Self::Server { .. } | Self::Hdd(_) => None,
         }
     }
 
@@ -181,7 +221,7 @@ impl DeviceModel {
             Self::Hdd(config) => {
                 whole(Box::new(Hdd::new(config, page_size_bytes).map_err(QueueingError::from)?))
             }
-            Self::Ssd(config) => {
+            Self::Ssd { config, .. } => {
                 let subpages = subpages(config, page_size_bytes)?;
                 let Some(tier_pages) = tier_pages else {
                     let device = Box::new(Ssd::new(config, None)?);
@@ -199,14 +239,54 @@ impl DeviceModel {
 
 impl TierSsdSummary {
     /// Summarise a device after a run of `duration_s` seconds, if it is a solid-state drive.
-    fn of(device: &dyn QueueingDevice, duration_s: f64) -> Option<Self> {
+    /// `client_writes` are the pages that clients wrote, in pages of the drive.
+    fn of(
+        device: &dyn QueueingDevice,
+        duration_s: f64,
+        client_writes: u64,
+        placement: Option<PlacementSummary>,
+    ) -> Option<Self> {
         let metrics = Box::new(device.ssd_metrics()?);
+        let per_client_write =
+            |pages: u64| (client_writes > 0).then(|| pages as f64 / client_writes as f64);
+        let programs = metrics.host_programs + metrics.gc_copies + metrics.wear_copies;
         Some(Self {
             logical_pages: device.capacity_pages(),
             erases_per_day: metrics.erase_count as f64 / duration_s.max(1e-9) * SECONDS_PER_DAY,
             lifetime_years: metrics.lifetime(duration_s).map(|lifetime| lifetime.years),
+            policy_write_amplification: per_client_write(metrics.host_writes),
+            total_write_amplification: per_client_write(programs),
+            placement,
             metrics,
         })
+    }
+}
+
+impl fmt::Display for TierSsdSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "write amplification {:.3} in the drive", self.metrics.write_amplification)?;
+        if let (Some(policy), Some(total)) =
+            (self.policy_write_amplification, self.total_write_amplification)
+        {
+            write!(
+                f,
+                ", {policy:.3} by the policy, {total:.3} together (pages per page that clients write)"
+            )?;
+        }
+        match self.lifetime_years {
+            Some(years) => write!(f, "; lasts {}", years_in_words(years))?,
+            None => f.write_str("; nothing was erased")?,
+        }
+        let Some(placement) = &self.placement else { return Ok(()) };
+        let PlacementSummary { streams, handles, identifier_bytes, pages_written } = placement;
+        write!(f, "; {handles} placement handles by `{streams}`")?;
+        if *identifier_bytes > 0 {
+            write!(f, " ({identifier_bytes} bytes)")?;
+        }
+        let all = pages_written.iter().sum::<u64>().max(1) as f64;
+        let shares =
+            pages_written.iter().map(|&pages| format!("{:.1}", pages as f64 / all * 100.0));
+        write!(f, ": {} % of writes", shares.collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -13,6 +13,7 @@ use thermocline_trace::CompiledTrace;
 use super::layout::{Placement, Slots};
 use super::{Arrivals, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary};
 use crate::over_time::Tally;
+use crate::placing::{Handles, WriteSource};
 use crate::summary::PolicyState;
 use crate::{Configuration, LabError, Recorder, Watch};
 
@@ -38,6 +39,8 @@ struct Step {
     tier: u8,
     op: DeviceOp,
     address: u64,
+    /// The placement handle, of a write.
+    handle: u32,
 }
 
 /// A step that a device has been given.
@@ -85,6 +88,10 @@ pub(crate) struct Simulation<'a> {
     clients: Clients,
     /// Per cache tier but the first ones, where the address does not matter.
     slots: Vec<Slots>,
+    /// Per device: its placement handles, if it has some.
+    handles: Vec<Option<Handles>>,
+    /// The group of each page, if a chooser of handles asks for it.
+    groups: Option<Box<[u8]>>,
     placement: Placement,
     jobs: Vec<Job>,
     free_jobs: Vec<u32>,
@@ -113,6 +120,7 @@ impl<'a> Simulation<'a> {
         let clients = configuration.clients;
         let page_size_bytes = trace.page_size_bytes();
         let tiers = capacity_pages.iter().copied().map(Some).chain([None]);
+        let (handles, groups) = super::handles::of_tiers(trace, configuration, timing, watch)?;
         let (mut devices, mut subpages) = (vec![], vec![]);
         for (model, tier_pages) in timing.models(clients).into_iter().zip(tiers) {
             let built = model.build(page_size_bytes, tier_pages)?;
@@ -143,6 +151,8 @@ impl<'a> Simulation<'a> {
                 .skip(clients.get().into())
                 .map(|&pages| Slots::new(pages, footprint_pages))
                 .collect(),
+            handles,
+            groups,
             placement,
             jobs: vec![],
             free_jobs: vec![],
@@ -210,8 +220,6 @@ impl<'a> Simulation<'a> {
             }
         }
         self.policy.assert_invariants();
-        let devices = tiers.iter().zip(timing.models(self.clients)).zip(&self.devices);
-        let devices = devices.zip(&self.device_responses);
         let duration_s = self.last_step.0 as f64 / 1e9;
         Ok(Timed {
             state: PolicyState::of(&*self.policy, tiers),
@@ -224,18 +232,35 @@ impl<'a> Simulation<'a> {
                     Arrivals::Trace => None,
                     Arrivals::Closed { requests } => Some(requests),
                 },
-                devices: devices
-                    .map(|(((tier, model), device), responses)| DeviceSummary {
-                        tier: tier.clone(),
-                        model: model.name(),
-                        busy_s: device.busy_ns() as f64 / 1e9,
-                        response_us: ResponseSummary::of(responses),
-                        ssd: TierSsdSummary::of(&**device, duration_s),
-                    })
-                    .collect(),
+                devices: self.device_summaries(timing, tiers, duration_s),
             },
             counts: self.tally.into_totals(),
         })
+    }
+
+    /// Return the state of every device after a run of `duration_s` seconds.
+    fn device_summaries(
+        &self,
+        timing: &Timing,
+        tiers: &[String],
+        duration_s: f64,
+    ) -> Vec<DeviceSummary> {
+        let models = timing.models(self.clients);
+        let devices = tiers.iter().zip(models).zip(&self.devices).enumerate();
+        devices
+            .map(|(place, ((tier, model), device))| DeviceSummary {
+                tier: tier.clone(),
+                model: model.name(),
+                busy_s: device.busy_ns() as f64 / 1e9,
+                response_us: ResponseSummary::of(&self.device_responses[place]),
+                ssd: TierSsdSummary::of(
+                    &**device,
+                    duration_s,
+                    self.trace.writes() * u64::from(self.subpages[place]),
+                    self.handles[place].as_ref().map(Handles::summary),
+                ),
+            })
+            .collect()
     }
 
     /// Return `true` if no access is on its way; devices may still have work of their own.
@@ -269,7 +294,7 @@ impl<'a> Simulation<'a> {
                 result.map_err(|violation| self.violation(violation))?;
             }
             self.tally.since_cut[0].add(self.actions.as_slice());
-            let job = self.new_job(NONE, NONE);
+            let job = self.new_job(NONE, NONE, 0);
             self.go_on(job, at)?;
         }
         let first = self.trace.access(accesses.start);
@@ -296,7 +321,7 @@ impl<'a> Simulation<'a> {
             log.access(self.trace, index, &self.actions);
         }
         self.tally.add(self.trace, index, access.client, &self.actions);
-        let job = self.new_job(request, access.page.0);
+        let job = self.new_job(request, access.page.0, access.client);
         let before = std::mem::replace(&mut self.unanswered[access.page.index()], job);
         if before == NONE {
             self.go_on(job, at)
@@ -306,8 +331,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Create a job of the current actions.
-    fn new_job(&mut self, request: u32, page: u32) -> u32 {
+    /// Create a job of the current actions, which an access of a client causes.
+    fn new_job(&mut self, request: u32, page: u32, client: u8) -> u32 {
         let mut job = self
             .free_jobs
             .last()
@@ -318,24 +343,22 @@ impl<'a> Simulation<'a> {
         let until_answered = actions.until_answered();
         for (place, action) in actions.as_slice().iter().enumerate() {
             match *action {
-                Action::Serve { page, op, tier, .. } => {
-                    let op = match op {
-                        Op::Read => DeviceOp::Read,
-                        Op::Write => DeviceOp::Write,
-                    };
-                    job.steps.push(self.step(tier, op, page));
+                Action::Serve { page, op: Op::Read, tier, .. } => {
+                    job.steps.push(self.read(tier, page));
+                }
+                Action::Serve { page, op: Op::Write, tier, .. } => {
+                    job.steps.push(self.write(tier, page, Tier::RAM, client));
                 }
                 Action::Copy { page, source, target } => {
-                    if source != target {
-                        job.steps.push(self.step(source, DeviceOp::Read, page));
+                    if source == target {
+                        // The page leaves its slot for another one, as in a log.
+                        self.free_slot(page, target);
+                    } else {
+                        job.steps.push(self.read(source, page));
                     }
-                    job.steps.push(self.step(target, DeviceOp::Write, page));
+                    job.steps.push(self.write(target, page, source, client));
                 }
-                Action::Drop { page, tier } => {
-                    if let Some(slots) = slots_of(&mut self.slots, self.clients, tier) {
-                        slots.drop_page(page);
-                    }
-                }
+                Action::Drop { page, tier } => self.free_slot(page, tier),
             }
             if place + 1 == until_answered {
                 job.answered_after = job.steps.len();
@@ -345,14 +368,34 @@ impl<'a> Simulation<'a> {
         reuse(&mut self.jobs, &mut self.free_jobs, job)
     }
 
-    fn step(&mut self, tier: Tier, op: DeviceOp, page: PageId) -> Step {
+    fn read(&mut self, tier: Tier, page: PageId) -> Step {
+        Step { tier: tier.0, op: DeviceOp::Read, address: self.address(tier, page), handle: 0 }
+    }
+
+    /// Return the write of a page that comes from a tier; an access of a client causes it.
+    fn write(&mut self, tier: Tier, page: PageId, source: Tier, client: u8) -> Step {
+        let address = self.address(tier, page);
+        let handle = self.handles[usize::from(tier.0)].as_mut().map_or(0, |handles| {
+            let of = WriteSource { clients: self.clients, groups: self.groups.as_deref() };
+            let slot = u32::try_from(address).expect("a cache has at most 2^32 slots");
+            handles.choose(of.write(page, slot, source, client))
+        });
+        Step { tier: tier.0, op: DeviceOp::Write, address, handle }
+    }
+
+    fn address(&mut self, tier: Tier, page: PageId) -> u64 {
         let is_disk = usize::from(tier.0) + 1 == self.devices.len();
-        let address = match slots_of(&mut self.slots, self.clients, tier) {
+        match slots_of(&mut self.slots, self.clients, tier) {
             _ if is_disk => self.placement.address(page),
             Some(slots) => slots.slot(page),
             None => 0,
-        };
-        Step { tier: tier.0, op, address }
+        }
+    }
+
+    fn free_slot(&mut self, page: PageId, tier: Tier) {
+        if let Some(slots) = slots_of(&mut self.slots, self.clients, tier) {
+            slots.drop_page(page);
+        }
     }
 
     /// Starts the next step of a job, or ends it; answers its access when that is due.
@@ -362,14 +405,16 @@ impl<'a> Simulation<'a> {
             self.answer(job, at)?;
         }
         let one = &mut self.jobs[job as usize];
-        let Some(&Step { tier, op, address }) = one.steps.get(one.next) else {
+        let Some(&Step { tier, op, address, handle }) = one.steps.get(one.next) else {
             self.free_jobs.push(job);
             return Ok(());
         };
         one.next += 1;
         let pages = self.subpages[usize::from(tier)];
         let request = DeviceRequest { op, page: address * u64::from(pages), pages };
-        let ticket = self.devices[usize::from(tier)].submit(at, request)?;
+        let device = &mut self.devices[usize::from(tier)];
+        device.select_handle(handle)?;
+        let ticket = device.submit(at, request)?;
         self.tickets[usize::from(tier)].insert(ticket, Waiting { job, since: at, op });
         Ok(())
     }

@@ -100,7 +100,10 @@ impl Experiment {
             arrivals: Arrivals::Closed { requests: *closed_loop },
             devices: vec![
                 DeviceModel::Server { device: memory, servers: None },
-                DeviceModel::Ssd(Box::new(drive_of_pages(ssd, trace.page_size_bytes())?)),
+                DeviceModel::Ssd {
+                    config: Box::new(drive_of_pages(ssd, trace.page_size_bytes())?),
+                    streams: None,
+                },
                 DeviceModel::Hdd(Box::new(HddConfig::preset(disk).map_err(QueueingError::from)?)),
             ],
         });

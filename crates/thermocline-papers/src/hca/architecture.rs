@@ -171,7 +171,7 @@ impl Architecture {
         let mut given = parameters.to_vec();
         if is_hybrid {
             tiers.push(tier("flash", ssd_pages.round().max(1.0), flash));
-            devices.push(DeviceModel::Ssd(Box::new(ssd)));
+            devices.push(DeviceModel::Ssd { config: Box::new(ssd), streams: None });
             given.push(("buffer_pages".to_owned(), buffer_pages.to_string()));
         }
         devices.push(DeviceModel::Hdd(Box::new(disk_model)));

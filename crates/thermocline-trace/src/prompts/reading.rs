@@ -158,7 +158,8 @@ impl<'a> Reading<'a> {
         match &self.builder {
             Some(builder) => format!("read as {}", builder.trace.format.record()),
             None => "a trace of prompts has JSON records with `hash_ids` (Mooncake, Dynamo, Bailian), with \
-                     `chunk_hashes` (LMCache), or with `block_size` and `requests` (agents)"
+                     `chunk_hashes` (LMCache), or with `block_size` and `requests` (agents); events of vLLM tell \
+                     what a cache held, not what was asked"
                 .into(),
         }
     }

@@ -1,6 +1,7 @@
 //! The options that all tiers of a hierarchy share, made of the rows of the lab.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 use thermocline_lab::spec::{
     HIERARCHY_OPTIONS, HierarchyOption, HierarchySpec, OptionKind, OptionWord, hierarchy_option,
@@ -39,6 +40,13 @@ impl FromArgMatches for SharedOptions {
                 OptionKind::Name { set, .. } => {
                     if let Some(name) = matches.get_one::<String>(key) {
                         set(spec, name.clone());
+                    }
+                }
+                OptionKind::Text { set, .. } => {
+                    if let Some(text) = matches.get_one::<String>(key) {
+                        set(spec, text).map_err(|reason| {
+                            Error::raw(ErrorKind::ValueValidation, format!("{reason}\n"))
+                        })?;
                     }
                 }
                 OptionKind::Count { set, .. } => {
@@ -94,6 +102,14 @@ fn argument(option: &HierarchyOption) -> Arg {
             .default_value(words[0].word),
         OptionKind::Name { of, .. } => {
             argument.help(format!("{help}; see `thermocline {of}s`")).value_name(of.to_uppercase())
+        }
+        OptionKind::Text { example, set } => {
+            let set = *set;
+            let checked = move |text: &str| {
+                set(&mut HierarchySpec::default(), text).map(|()| text.to_owned())
+            };
+            let help = format!("{help}, as in `{example}`");
+            argument.help(help).value_name("HOW").value_parser(checked)
         }
         OptionKind::Count { .. } => {
             argument.help(help).value_name("N").value_parser(value_parser!(u32).range(1..))

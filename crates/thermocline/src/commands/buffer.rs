@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use thermocline_device::ssd::{Isolation, Placement, Precondition};
+use thermocline_device::ssd::Precondition;
 use thermocline_lab::metric::buffer_columns;
 use thermocline_lab::report::{Options, buffers as buffer_report};
 use thermocline_lab::spec::{BufferSpec, DriveSpec, Selection, SsdSize};
@@ -40,8 +40,9 @@ fn spec(options: &BufferOptions) -> Result<BufferSpec> {
         ssd: (options.ssd != "none").then(|| DriveSpec::from(options.ssd.as_str())),
         ssd_size: options.ssd_size.as_deref().map(ssd_size).transpose()?,
         precondition: options.precondition.as_deref().map(precondition).transpose()?,
-        placement: options.placement.as_deref().map(placement).transpose()?,
+        placement: options.placement,
         streams: options.streams.clone(),
+        flush_every: options.flush_every,
         closed_loop: options.closed_loop,
         parameters: options.parameters.clone(),
         is_checked: options.check,
@@ -86,30 +87,6 @@ fn precondition(text: &str) -> Result<Precondition> {
         }
     }
     Ok(precondition)
-}
-
-/// Parse `handles=8,isolation=persistent,reclaim_unit_blocks=4`. By default, handles are initially isolated,
-/// and a reclaim unit is one block.
-fn placement(text: &str) -> Result<Placement> {
-    let context = || {
-        format!(
-            "--placement {text}: write it as in handles=8,isolation=persistent (or initial),reclaim_unit_blocks=4"
-        )
-    };
-    let mut placement = Placement::of(0);
-    for part in text.split(',') {
-        let (name, value) = part.split_once('=').with_context(context)?;
-        match (name, value) {
-            ("handles", _) => placement.handles = value.parse().with_context(context)?,
-            ("reclaim_unit_blocks", _) => {
-                placement.reclaim_unit_blocks = value.parse().with_context(context)?;
-            }
-            ("isolation", "initial") => placement.isolation = Isolation::Initial,
-            ("isolation", "persistent") => placement.isolation = Isolation::Persistent,
-            _ => bail!(context()),
-        }
-    }
-    Ok(placement)
 }
 
 /// Opens the trace; with pages that the drive can hold, unless the user asks for others.

@@ -231,6 +231,11 @@ fn describe_timing(timing: &TimingSummary) -> String {
     let busy: Vec<String> = busy.collect();
     let _infallible =
         writeln!(text, "{:.3} s in all; busy: {}", timing.duration_s, busy.join(", "));
+    for device in &timing.devices {
+        if let Some(ssd) = &device.ssd {
+            let _infallible = writeln!(text, "{} ({}): {ssd}", device.tier, device.model);
+        }
+    }
     text += &saturation(timing);
     text
 }

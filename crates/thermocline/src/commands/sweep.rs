@@ -65,7 +65,9 @@ fn hierarchy_options() -> String {
                         words.iter().map(|word| format!("{:?}", word.word)).collect();
                     (all[0].clone(), format!(" One of: {}.", all.join(", ")))
                 }
-                OptionKind::Name { example, .. } => (format!("{example:?}"), String::new()),
+                OptionKind::Name { example, .. } | OptionKind::Text { example, .. } => {
+                    (format!("{example:?}"), String::new())
+                }
                 OptionKind::Count { example, .. } => (example.to_string(), String::new()),
             };
             format!("# {summary}{}.{words}\n#{key} = {value}\n", with.unwrap_or_default())

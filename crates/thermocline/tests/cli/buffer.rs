@@ -145,8 +145,36 @@ fn an_identifier_chooses_placement_handles() {
         &buffer("lru", "300p", &with(&["--streams", "oracle"])),
         &["--placement: the drive has no placement handles", "handles=8"],
     );
-    fails(&buffer("lru", "300p", &with(&["--streams", "orakel"])), &["orakel"]);
+    // Each file of this trace is a volume, and no table says of which class.
+    let volume = found(&["handles=4", "--streams", "volume"]);
+    let written = volume["placement"]["pages_written"].as_array().unwrap();
+    assert!(written.iter().all(|pages| pages.as_u64().unwrap() > 0), "{written:?}");
+    let class = with(&["--placement", "handles=4", "--streams", "class"]);
+    fails(&buffer("lru", "300p", &class), &["only a recording", "take `volume`"]);
+    let tier = with(&["--placement", "handles=4", "--streams", "tier"]);
+    fails(&buffer("lru", "300p", &tier), &["--streams", "`tier` is for hierarchies"]);
+    fails(&buffer("lru", "300p", &with(&["--streams", "orakel"])), &["orakel", "`class`"]);
     fails(&buffer("lru", "300p", &["--placement", "handles=2"]), &["--placement", "ssdsim"]);
+}
+
+#[test]
+fn a_flush_costs_a_drive_without_protection() {
+    let found = |ssd: &str, more: &[&str]| {
+        let drive = ["--ssd", ssd, "--ssd-size", "fit", "--closed-loop", "1", "--json"];
+        json(&buffer("none", "1p", &[&drive[..], more].concat()))[0].clone()
+    };
+    let mean = |found: &Value| found["response_us"]["write"]["mean"].as_f64().unwrap();
+    let [never, each] = [&[][..], &["--flush-every", "1"]].map(|more| found("mlc-sata-2011", more));
+    assert_eq!(never["ssd"]["host_flushes"], 0);
+    assert!(each["ssd"]["host_flushes"].as_u64().unwrap() > 0);
+    assert!(mean(&each) > 2.0 * mean(&never), "{} and {}", mean(&each), mean(&never));
+    let [never, each] = [&[][..], &["--flush-every", "1"]].map(|more| found("tlc-nvme", more));
+    assert!(mean(&each) < 2.5 * mean(&never), "{} and {}", mean(&each), mean(&never));
+    let flush = each["ssd"]["flush_response_us"]["max"].as_f64().unwrap();
+    assert!(flush < 100.0, "a protected drive has nothing to write out: {flush} us");
+    fails(&buffer("none", "1p", &["--flush-every", "8"]), &["--flush-every", "ssdsim"]);
+    let none = ["--ssd", "ssdsim", "--closed-loop", "1", "--flush-every", "0"];
+    fails(&buffer("none", "1p", &none), &["--flush-every"]);
 }
 
 #[test]

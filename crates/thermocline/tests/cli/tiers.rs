@@ -259,3 +259,66 @@ fn clients_that_do_not_match_their_traces_are_refused() {
     let sizes = [&sizes[..], &TWO].concat();
     fails(&sizes, &["timed.csv", "4 KiB", "r.csv", "16 KiB", "--page-size 4096"]);
 }
+
+const PLACED: [&str; 10] = [
+    "--tier",
+    "ram=2%",
+    "--tier",
+    "flash=10%",
+    "--timing",
+    "events",
+    "--closed-loop",
+    "8",
+    "--model",
+    "flash=slc-2008",
+];
+
+#[test]
+fn handles_of_the_flash_tier_are_chosen() {
+    let with = |more: &[&'static str]| [&PLACED[..], more].concat();
+    let handles = ["--placement", "handles=3,isolation=persistent"];
+    for streams in ["tier", "client", "volume", "mbf", "oracle"] {
+        let words = [&handles[..], &["--streams", streams, "--json"]].concat();
+        let found = json(&simulate("face-gsc", &with(&words)));
+        let ssd = &found["devices"][1]["ssd"];
+        let placement = &ssd["placement"];
+        assert_eq!(
+            (placement["streams"].as_str(), number(&placement["handles"])),
+            (Some(streams), 3.0)
+        );
+        let written: f64 = placement["pages_written"].as_array().unwrap().iter().map(number).sum();
+        assert_eq!(written.to_bits(), number(&found["tiers"][1]["page_writes"]).to_bits());
+        let [drive, policy, total] =
+            ["write_amplification", "policy_write_amplification", "total_write_amplification"]
+                .map(|name| number(&ssd[name]));
+        assert!((drive * policy - total).abs() < 1e-9 && drive >= 1.0);
+    }
+    let shown =
+        text(&simulate("face-gsc", &with(&["--placement", "handles=3", "--streams", "tier"])));
+    assert!(
+        shown.contains("together") && shown.contains("3 placement handles by `tier`"),
+        "{shown}"
+    );
+    let clients = ["--clients", "2", "--placement", "handles=2", "--streams", "client"];
+    let tiers = ["--tier", "l1=2%", "--tier", "l2=10%", "--timing", "events", "--closed-loop", "8"];
+    let words = [&tiers[..], &["--model", "l2=slc-2008", "--json"], &clients].concat();
+    let found = json(&simulate("demote", &words));
+    let drive = found["devices"].as_array().unwrap().iter().find(|one| one["ssd"].is_object());
+    let written = &drive.unwrap()["ssd"]["placement"]["pages_written"];
+    assert!(written.as_array().unwrap().iter().all(|pages| number(pages) > 0.0), "{written}");
+}
+
+#[test]
+fn placement_that_cannot_be_is_refused() {
+    let with = |more: &[&'static str]| [&PLACED[..], more].concat();
+    let refused =
+        |more: &[&'static str], parts: &[&str]| fails(&simulate("hat", &with(more)), parts);
+    refused(&["--placement", "handles=0"], &["--placement", "1 to 16"]);
+    refused(&["--placement", "4"], &["--placement", "handles=8"]);
+    refused(&["--streams", "mbf"], &["--streams", "handles=4"]);
+    refused(&["--placement", "handles=2", "--streams", "mfb"], &["--streams", "mbf"]);
+    refused(&["--placement", "handles=2", "--streams", "class"], &["only a recording"]);
+    let cost = ["--placement", "handles=2"];
+    fails(&simulate("hat", &[&PLACED[..4], &cost].concat()), &["--placement", "events"]);
+    fails(&simulate("hat", &[&PLACED[..8], &cost].concat()), &["--placement", "flash=tlc-nvme"]);
+}

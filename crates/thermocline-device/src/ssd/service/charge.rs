@@ -18,7 +18,7 @@ pub(crate) struct Charge<'a> {
     copying: Option<Copying>,
     /// `true` if what is programmed is not the host's, but folded.
     folds: bool,
-    /// `true` if what is programmed fills the rest of a physical page, and is no page of the buffer.
+    /// `true` if the program fills the rest of a physical page, without a page of the buffer.
     pads: bool,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Charge<'a> {
         Self { service, owner, stream, owed: 0, copying: None, folds: false, pads: false }
     }
 
-    /// For the rest of physical pages that a stream has begun.
+    /// Create the account for the rest of physical pages that a stream has begun.
     pub(super) const fn padding(service: &'a mut Service, owner: u32, stream: usize) -> Self {
         Self { service, owner, stream, owed: 0, copying: None, folds: false, pads: true }
     }

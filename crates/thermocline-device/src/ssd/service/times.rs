@@ -33,6 +33,7 @@ impl Times {
     }
 
     /// Return the longest cell time of operations that run together.
+    #[inline]
     pub(super) fn of_cells(&self, operations: &[Operation]) -> u64 {
         let of_one = |operation: &Operation| {
             let [slc_read, slc_program] = self.slc;

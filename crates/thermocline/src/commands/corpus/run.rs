@@ -94,6 +94,7 @@ fn buffers(options: &CorpusRunOptions) -> BufferSpec {
         precondition: None,
         placement: None,
         streams: None,
+        flush_every: None,
         closed_loop: options.buffer_closed_loop,
         parameters: options.buffer_parameters.clone(),
         is_checked: options.hierarchy.check,
