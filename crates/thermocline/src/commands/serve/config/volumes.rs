@@ -1,5 +1,6 @@
 //! `[[volume]]`: backing stores that share the RAM and the flash of one server.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -22,6 +23,8 @@ pub(crate) struct Volumes {
     /// One configuration per volume, as if it were alone. What volumes share is the same in all.
     each: Vec<Config>,
     are_named: bool,
+    /// RAM and flash for all together.
+    sizes: [Bytes; 2],
 }
 
 impl Volumes {
@@ -49,7 +52,9 @@ impl Volumes {
         if are_named {
             return toml::from_str::<File>(text)?.into_volumes();
         }
-        Ok(Self { each: vec![Config::parse(text)?], are_named })
+        let config = Config::parse(text)?;
+        let flash = config.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
+        Ok(Self { sizes: [config.ram.size, flash], each: vec![config], are_named })
     }
 
     /// Return the configuration that all volumes share, with the rest of the first one.
@@ -72,15 +77,15 @@ impl Volumes {
         self.each.swap_remove(0)
     }
 
-    /// The configuration of the volume with that name; the only one without `[[volume]]`.
-    pub(crate) fn of(&self, name: &str) -> &Config {
-        let named = self.each.iter().find(|config| config.nbd.export == name);
-        named.unwrap_or_else(|| self.shared())
+    /// Return the configuration of the volume with that name, if there is one; the only one without `[[volume]]`.
+    pub(crate) fn of(&self, name: &str) -> Option<&Config> {
+        self.each.iter().find(|config| !self.are_named || config.nbd.export == name)
     }
 
-    /// The names of the volumes.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.each.iter().map(|config| &*config.nbd.export)
+    /// Return the sizes of RAM and flash in bytes, each with the sum of these shares of it.
+    pub(crate) fn sizes(&self, shares: &BTreeMap<&str, [Bytes; 2]>) -> [[u64; 2]; 2] {
+        let sizes = [0, 1].map(|tier| total(shares.values().map(|shares| shares[tier])));
+        [[self.sizes[0].0, sizes[0].0], [self.sizes[1].0, sizes[1].0]]
     }
 
     /// The configuration of a server without `[[volume]]`.
@@ -184,11 +189,14 @@ impl File {
         self.check_shares()?;
         let each = self.volume.iter().map(|volume| {
             let config = self.config(volume);
-            config
-                .and_then(|config| config.check().map(|()| config))
-                .with_context(|| place(&volume.name))
+            config.with_context(|| place(&volume.name))
         });
-        let volumes = Volumes { each: each.collect::<Result<_>>()?, are_named: true };
+        let flash = self.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
+        let each = each.collect::<Result<_>>()?;
+        let volumes = Volumes { each, are_named: true, sizes: [self.ram.size, flash] };
+        for config in &volumes.each {
+            volumes.within(config, config.check())?;
+        }
         volumes.check_distinct()?;
         Ok(volumes)
     }
