@@ -18,6 +18,9 @@ pub struct Options {
     pub backing_pages: u64,
     /// Pages that the policy may keep in RAM, at least 1.
     pub ram_pages: u32,
+    /// Pages by which RAM may grow while the engine runs ([`Shard::set_ram_pages`](crate::Shard::set_ram_pages)).
+    /// Until then they take addresses, and no memory.
+    pub spare_ram_pages: u32,
     /// Pages that the policy may keep on flash; 0 for none.
     pub flash_pages: u32,
     /// Policy that decides where pages are.
@@ -192,6 +195,7 @@ impl Options {
             page_bytes: 4096,
             backing_pages,
             ram_pages,
+            spare_ram_pages: 0,
             flash_pages,
             policy,
             write_mode: WriteMode::Back,
@@ -229,6 +233,7 @@ impl Options {
         let part = |number: u32| number.div_ceil(shards);
         let of = |share| Self {
             ram_pages: self.ram_pages / shards,
+            spare_ram_pages: self.spare_ram_pages / shards,
             flash_pages: self.flash_pages / shards,
             spare_frames: part(self.spare_frames),
             undurable_pages_max: part(self.undurable_pages_max),
@@ -255,7 +260,12 @@ impl Options {
             return 0;
         }
         let moving = (self.flash_pages / 32).clamp(16, 1 << 16);
-        self.flash_pages.saturating_add(self.ram_pages).saturating_add(moving)
+        self.flash_pages.saturating_add(self.ram_pages_max()).saturating_add(moving)
+    }
+
+    /// Return the number of pages that RAM may have while the engine runs.
+    pub const fn ram_pages_max(&self) -> u32 {
+        self.ram_pages.saturating_add(self.spare_ram_pages)
     }
 
     /// Return the number of bytes of the exported device.
@@ -275,9 +285,15 @@ impl Options {
         self.unsynced_pages_max.clamp(1, most)
     }
 
+    /// Free frames that requests need to go on.
+    pub(crate) fn frames_for_requests(&self) -> u32 {
+        let requests = self.request_pages_max().saturating_mul(2);
+        requests.saturating_add(RESERVED_FRAMES).saturating_add(READ_FRAMES)
+    }
+
     /// Frames of the pool.
     pub(crate) fn frames(&self) -> u32 {
-        self.ram_pages
+        self.ram_pages_max()
             .saturating_add(self.request_pages_max().saturating_mul(2))
             .saturating_add(self.spare_frames.max(RESERVED_FRAMES * 2))
             .saturating_add(READ_FRAMES)

@@ -238,6 +238,7 @@ impl Shard {
         let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
         let metadata = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
         let zero_frame = pool.take().expect("a pool has more frames than those");
+        pool.withhold(options.spare_ram_pages, options.frames_for_requests());
         let entries = options.frames() as usize;
         let budget = options.flash_write_budget_gib_per_day;
         let budget = budget.map(|rate| FlashBudget::new(rate, Nanos(0), 0));

@@ -241,3 +241,69 @@ fn nothing_durable_is_lost_when_the_server_is_killed_while_volumes_come_and_go()
         }
     }
 }
+
+#[test]
+fn ram_moves_to_the_volume_that_gains_most() {
+    let mut cache = of_two();
+    let text = cache.config_text();
+    // The first size is that of all together.
+    let text = text.replace("size = \"1MiB\"", "size = \"auto\"").replace("\"3MiB\"", "\"2MiB\"");
+    let text = text.replace("lru-inclusive", "lru");
+    let mut config: toml::Table = text.parse().unwrap();
+    config["volume"].as_array_mut().unwrap()[1].as_table_mut().unwrap().remove("flash");
+    let text = config.to_string();
+    let mut engine = cache.replace(&text).start();
+    let begun =
+        |engine: &Engine, volume: &str| status_of(engine, volume)["capacity_pages"][0].clone();
+    assert_eq!([begun(&engine, "db"), begun(&engine, "web")], [256, 256]);
+    let (mut db, mut web) = (engine.client_of("db"), engine.client_of("web"));
+    fill(&mut db, 2800, 1);
+    fill(&mut web, 420, 2);
+    // One reads everything in a circle, which no RAM helps; the other one needs more than its half.
+    let mut page = 0;
+    let mut round = || {
+        for number in 0..420 {
+            let found = db.read((page % 2800) * PAGE as u64, PAGE).unwrap();
+            assert!(found.iter().all(|&byte| byte == 1));
+            page += 1;
+            let found = web.read(number * PAGE as u64, PAGE).unwrap();
+            assert!(found.iter().all(|&byte| byte == 2));
+        }
+    };
+    (0..16).for_each(|_| round());
+    engine.wait_for("RAM to move", || {
+        round();
+        let pages = begun(&engine, "web").as_u64().unwrap();
+        (pages > 400).then_some(())
+    });
+    let (gains, loses) = (status_of(&engine, "web"), status_of(&engine, "db"));
+    assert!(loses["capacity_pages"][0].as_u64().unwrap() < 112, "{loses}");
+    let moves = |status: &serde_json::Value| status["sharing"]["moves"].as_u64().unwrap();
+    assert!(moves(&gains) >= 1 && moves(&loses) >= 1);
+    assert!(gains["sharing"]["recent"][0]["saved_ms"].as_f64().unwrap() > 0.0, "{gains}");
+    assert!(engine.get("/metrics").contains("thermocline_ram_share_moves_total{volume=\"web\"}"));
+    assert!(engine.log().contains("RAM moves between volumes"), "{}", engine.log());
+    engine.stop();
+    engine = cache.start();
+    check(&mut engine.client_of("db"), 2800, 1);
+    check(&mut engine.client_of("web"), 420, 2);
+    engine.stop();
+    for (from, to, parts) in [
+        ("floor", "size = \"1MiB\"\nfloor = \"1MiB\"", &["`ram.floor`", "\"auto\""][..]),
+        ("floors", "size = \"auto\"\nfloor = \"2MiB\"", &["`ram.size`", "lower them"]),
+        (
+            "ceiling",
+            "size = \"auto\"\nfloor = \"1MiB\"\nceiling = \"128KiB\"",
+            &["below its floor"],
+        ),
+        ("word", "size = \"some\"", &["some", "or \"auto\""]),
+    ] {
+        let changed = text.replacen("size = \"auto\"", to, 1);
+        cache.replace(&changed).refused(&[], parts);
+        assert_ne!(text, changed, "{from}");
+    }
+    cache
+        .replace(&text)
+        .set("shards", 2)
+        .refused(&[], &["`shards` is 2", "give each volume a size"]);
+}

@@ -23,6 +23,7 @@ use super::ending::leave_all;
 use super::listening::Ways;
 use super::shadows;
 use super::shared_flash::SharedFlash;
+use super::sharing::Sharing;
 use super::volume::{Notes, Part, Prepared, Seat, Volume};
 use super::{Service, Serving};
 use crate::bytes::Bytes;
@@ -42,6 +43,8 @@ pub(super) struct Changes {
     pending: BTreeMap<String, Shares>,
     /// Volumes that the threads of the shards still have.
     departing: Vec<Arc<Volume>>,
+    /// RAM that moves between volumes, if any does.
+    sharing: Option<Sharing>,
 }
 
 /// Work for the thread.
@@ -73,13 +76,13 @@ impl Changes {
     ///
     /// # Errors
     /// If the system gives none.
-    pub(super) fn start(shared: Shared) -> Result<Self> {
+    pub(super) fn start(shared: Shared, sharing: Option<Sharing>) -> Result<Self> {
         let ((jobs, taken), (sender, done)) = (channel(), channel());
         let work = move || shared.work(&taken, &sender);
         let thread = std::thread::Builder::new().name("volumes".into()).spawn(work);
         let thread = thread.context("cannot start the thread that opens volumes")?;
         let (pending, departing) = (BTreeMap::new(), vec![]);
-        Ok(Self { jobs, done, thread, pending, departing })
+        Ok(Self { jobs, done, thread, pending, departing, sharing })
     }
 
     /// Begin to add a volume.
@@ -96,6 +99,7 @@ impl Changes {
         for (key, is_given) in [
             ("[vhost_user]", config.vhost_user.is_some()),
             ("[ublk]", config.ublk.is_some()),
+            ("`ram.size = \"auto\"`", config.ram.moving.is_some()),
         ] {
             ensure!(
                 !is_given,
@@ -106,6 +110,9 @@ impl Changes {
         let mut shares: BTreeMap<&str, Shares> =
             others.map(|volume| (&*volume.name, volume.shares)).collect();
         shares.extend(self.pending.iter().map(|(name, shares)| (&**name, *shares)));
+        let moving = self.sharing.as_ref().map_or(Bytes(0), |sharing| sharing.total);
+        // No volume is without a name.
+        shares.insert("", [moving, Bytes(0)]);
         ensure!(
             !shares.contains_key(&**name),
             "it is still being added or removed: read the configuration again when that is done"
@@ -160,6 +167,13 @@ impl Changes {
                 None if now == Stage::Staying => {}
                 None => self.departing.push(Arc::clone(&volume)),
             }
+        }
+    }
+
+    /// Let RAM go to the volume that gains most.
+    pub(super) fn share(&mut self, exports: &mut Exports<Service>, seats: &[Seat]) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.advance(exports, seats);
         }
     }
 

@@ -205,6 +205,7 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     let mut options =
         Options::new(pages, ram_pages, flash_pages.unwrap_or(0), config.policy_options()?);
     options.page_bytes = u32::try_from(page_bytes).expect("pages were checked");
+    options.spare_ram_pages = config.ram.spare_pages;
     options.write_mode = config.write_mode.into_engine();
     options.cleaning = config.cleaning.now();
     let timeout_ns = config.backing.timeout().as_nanos();

@@ -132,6 +132,7 @@ impl Member {
                 stays
             });
             changes.advance(serving);
+            changes.share(exports, seats);
         })
     }
 }

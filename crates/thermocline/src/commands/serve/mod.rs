@@ -29,6 +29,7 @@ mod reloading;
 mod replacing;
 mod shadows;
 mod shared_flash;
+mod sharing;
 pub(crate) mod start;
 pub(crate) mod status;
 mod virtual_machines;
@@ -62,6 +63,7 @@ use self::listening::{Ways, listen};
 use self::members::{Beats, Inboxes, Member, StopsAll};
 use self::page::Process;
 use self::shadows::Wanted;
+use self::sharing::Sharing;
 use self::volume::{Notes, Prepared, Seat};
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
@@ -147,7 +149,7 @@ fn run_server(
         info!(%address, "serving metrics");
     }
     let shared_changes = changes::Shared { flash, all: all.clone(), boards, notes: notes.clone() };
-    let changes = Changes::start(shared_changes)?;
+    let changes = Changes::start(shared_changes, Sharing::new(configs)?)?;
     let beats = Beats::new(threads);
     let inboxes = Inboxes::new(threads);
     let serving = Serving {

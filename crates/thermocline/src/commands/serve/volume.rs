@@ -102,7 +102,8 @@ impl Prepared {
             news: News::new(threads),
             note: opened.note,
             departure: Departure::new(threads),
-            shares: [config.ram.size, flash],
+            // RAM that moves is counted for all together.
+            shares: [config.ram.moving.map_or(config.ram.size, |_| Bytes(0)), flash],
             has_flash: config.flash.is_some(),
             has_doors: config.vhost_user.is_some() || config.ublk.is_some(),
             seated: AtomicUsize::new(0),

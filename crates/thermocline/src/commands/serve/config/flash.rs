@@ -8,6 +8,7 @@ use thermocline_lab::find_ssd;
 use thermocline_lab::spec::DriveSpec;
 
 use super::Config;
+use super::shares::Moving;
 use crate::bytes::Bytes;
 
 /// The flash tier.
@@ -30,6 +31,12 @@ pub(crate) struct Flash {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ram {
     pub(crate) size: Bytes,
+    /// Limits of a volume's share that moves.
+    #[serde(skip)]
+    pub(crate) moving: Option<Moving>,
+    /// Pages by which such a share may grow.
+    #[serde(skip)]
+    pub(crate) spare_pages: u32,
 }
 
 impl Config {

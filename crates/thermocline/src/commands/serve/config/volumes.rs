@@ -10,6 +10,7 @@ use thermocline_engine::{VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
 use tracing::{Span, error_span};
 
 use super::super::cleaning::CleaningSection;
+use super::shares::RamShare;
 use super::{
     Backing, Config, ControlSection, Flash, Io, Limits, Log, Metrics, Mode, Nbd, Policy, Ram,
     Record, UblkSection, VhostUserSection, default_page_size, default_shadow_sample,
@@ -65,6 +66,16 @@ impl Volumes {
     /// Return the configuration of each volume, in the order of the file.
     pub(crate) fn each(&self) -> &[Config] {
         &self.each
+    }
+
+    /// Return the same, to be changed.
+    pub(super) fn each_mut(&mut self) -> &mut [Config] {
+        &mut self.each
+    }
+
+    /// Return the size of RAM for all volumes together.
+    pub(super) const fn ram_bytes(&self) -> Bytes {
+        self.sizes[0]
     }
 
     /// Return `true` if the file has `[[volume]]`.
@@ -163,7 +174,7 @@ struct Volume {
     shadow_sample: f64,
     backing: Backing,
     flash: Option<FlashShare>,
-    ram: Ram,
+    ram: RamShare,
     policy: Policy,
     #[serde(default)]
     cleaning: CleaningSection,
@@ -193,7 +204,8 @@ impl File {
         });
         let flash = self.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
         let each = each.collect::<Result<_>>()?;
-        let volumes = Volumes { each, are_named: true, sizes: [self.ram.size, flash] };
+        let mut volumes = Volumes { each, are_named: true, sizes: [self.ram.size, flash] };
+        volumes.begin_shares()?;
         for config in &volumes.each {
             volumes.within(config, config.check())?;
         }
@@ -267,7 +279,7 @@ impl File {
             "[flash]: no volume uses it; give a volume a share with [volume.flash], or leave it out"
         );
         let flash = self.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
-        let ram = total(self.volume.iter().map(|volume| volume.ram.size));
+        let ram = total(self.volume.iter().map(|volume| volume.ram.fixed()));
         for (tier, size, shares) in [("ram", self.ram.size, ram), ("flash", flash, self.shares())] {
             ensure!(
                 shares.0 <= size.0,
@@ -300,7 +312,7 @@ impl File {
             state_dir: self.state_dir.clone(),
             backing: volume.backing,
             flash: flash.transpose()?,
-            ram: volume.ram,
+            ram: volume.ram.section()?,
             policy: volume.policy,
             clients: None,
             cleaning: volume.cleaning,
