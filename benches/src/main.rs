@@ -8,6 +8,7 @@
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
 //! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it,
+//! `cargo xtask bench -- shares` RAM that moves between two caches,
 //! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is,
 //! `cargo xtask bench -- auto` the policy that chooses beside those it chooses from,
 //! `cargo xtask bench -- placement` identifiers that choose placement handles of an SSD,
@@ -32,6 +33,7 @@ mod placement;
 mod profile;
 mod replay;
 mod shadow;
+mod shares;
 mod ssd;
 mod sweep;
 mod tiers;
@@ -77,6 +79,8 @@ enum Benchmark {
     Capture(capture::Arguments),
     /// Shadow policies: their estimates beside full replays, and what they cost
     Shadow(shadow::Arguments),
+    /// RAM that moves between the caches of two traces, beside halves and the best fixed split
+    Shares(shares::Arguments),
     /// Compare the forecast of `advise` from the first half of a trace with the second half
     Advise(advise::Arguments),
     /// Traces generated from profiles, beside the traces that these were made of
@@ -114,6 +118,7 @@ fn main() -> Result<()> {
         Benchmark::Nbd(arguments) => nbd::run_all(&arguments),
         Benchmark::Hca(arguments) => hca::run_all(&arguments),
         Benchmark::Shadow(arguments) => shadow::run_all(&arguments),
+        Benchmark::Shares(arguments) => shares::run_all(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

@@ -23,6 +23,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::format::superblock::{Superblock, Unreadable};
 use crate::format::{BLOCK_BYTES, Reader, Writer};
 use crate::storage::Storage;
 
@@ -279,14 +280,21 @@ impl Directory {
         self.volumes.iter().map(|volume| (&*volume.name, volume.extent.bytes()))
     }
 
-    /// Return `true` if nothing was set up in the region of a volume since that was added.
+    /// Return `true` if no set-up of the region of a volume has ended since that was added. A set-up makes the
+    /// first superblock durable before it writes the second one, so power that was cut leaves a torn one alone.
     ///
     /// # Errors
     /// A name that no volume has; a device that fails.
     pub fn is_new(&self, storage: &mut dyn Storage, name: &str) -> Result<bool, DirectoryError> {
         let mut blocks = vec![0; 2 * BLOCK_BYTES];
         storage.read_at(self.region(name)?.start, &mut blocks)?;
-        Ok(blocks.iter().all(|&byte| byte == 0))
+        let (first, second) = blocks.split_at(BLOCK_BYTES);
+        // What a later version set up is not torn.
+        let is_torn = matches!(
+            Superblock::decode(first),
+            Err(Unreadable::Empty | Unreadable::Foreign | Unreadable::Torn)
+        );
+        Ok(is_torn && second.iter().all(|&byte| byte == 0))
     }
 
     fn index(&self, name: &str) -> Result<usize, DirectoryError> {

@@ -53,6 +53,7 @@ pub mod shadow;
 mod shard;
 mod shard_map;
 mod sharding;
+pub mod shares;
 mod side_file;
 mod slots;
 mod start;

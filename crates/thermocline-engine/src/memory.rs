@@ -100,6 +100,19 @@ impl Frames {
         unsafe { std::slice::from_raw_parts_mut(self.pointer(frame).as_ptr(), self.frame_bytes) }
     }
 
+    /// Give the memory of a frame back to the system. It is zero when it is used again.
+    fn give_back(&self, frame: FrameId) {
+        #[cfg(target_os = "linux")]
+        {
+            let pointer = self.pointer(frame).as_ptr().cast();
+            // SAFETY: the frame lies within the allocation, in whole pages of the system, and nobody uses it.
+            // A failure leaves the memory as it is.
+            let _kept = unsafe { libc::madvise(pointer, self.frame_bytes, libc::MADV_DONTNEED) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _kept = frame;
+    }
+
     fn layout(frames: u32, frame_bytes: usize) -> Layout {
         let bytes = (frames as usize).checked_mul(frame_bytes).expect("memory is addressable");
         Layout::from_size_align(bytes, ALIGNMENT_BYTES).expect("memory is addressable")
@@ -129,6 +142,11 @@ pub(crate) struct Pool {
     /// Per frame: how many users it has.
     users: Vec<u32>,
     free: Vec<FrameId>,
+    /// Frames without memory, and how many there should be.
+    withheld: Vec<FrameId>,
+    withheld_wanted: usize,
+    /// Free frames that requests need: those are withheld only when there are more.
+    reserve: usize,
 }
 
 impl Pool {
@@ -137,7 +155,34 @@ impl Pool {
             frames: Frames::new(frames, frame_bytes),
             users: vec![0; frames as usize],
             free: (0..frames).rev().map(FrameId).collect(),
+            withheld: vec![],
+            withheld_wanted: 0,
+            reserve: 0,
         }
+    }
+
+    /// Keep that many frames out of use from now on, whose memory the system has: free ones at once, and
+    /// others when they become free. `reserve` free frames stay for requests meanwhile.
+    pub(crate) fn withhold(&mut self, frames: u32, reserve: u32) {
+        (self.withheld_wanted, self.reserve) = (frames as usize, reserve as usize);
+        let returned = self.withheld.len().saturating_sub(self.withheld_wanted);
+        self.free.extend(self.withheld.drain(self.withheld.len() - returned..));
+        while self.lacks_withheld()
+            && let Some(frame) = self.free.pop()
+        {
+            self.frames.give_back(frame);
+            self.withheld.push(frame);
+        }
+    }
+
+    /// Return the number of frames that have memory.
+    pub(crate) fn frames_in_use(&self) -> usize {
+        self.users.len() - self.withheld.len()
+    }
+
+    #[inline]
+    fn lacks_withheld(&self) -> bool {
+        self.withheld.len() < self.withheld_wanted && self.free.len() > self.reserve
     }
 
     pub(crate) fn frames(&self) -> &Arc<Frames> {
@@ -173,6 +218,11 @@ impl Pool {
         *users -= 1;
         if *users == 0 {
             self.free.push(frame);
+            if self.lacks_withheld() {
+                self.free.pop();
+                self.frames.give_back(frame);
+                self.withheld.push(frame);
+            }
         }
     }
 
@@ -214,6 +264,7 @@ impl Pool {
 
     /// Heap memory of the bookkeeping in bytes; the frames themselves not counted.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.users.capacity() * size_of::<u32>() + self.free.capacity() * size_of::<FrameId>()
+        let lists = self.free.capacity() + self.withheld.capacity();
+        self.users.capacity() * size_of::<u32>() + lists * size_of::<FrameId>()
     }
 }

@@ -19,6 +19,9 @@ pub struct Options {
     pub backing_pages: u64,
     /// Pages that the policy may keep in RAM, at least 1.
     pub ram_pages: u32,
+    /// Pages by which RAM may grow while the engine runs ([`Shard::set_ram_pages`](crate::Shard::set_ram_pages)).
+    /// Until then they take addresses, and no memory.
+    pub spare_ram_pages: u32,
     /// Pages that the policy may keep on flash; 0 for none.
     pub flash_pages: u32,
     /// Pages that may be pinned: they have room on flash for themselves, in RAM without a flash.
@@ -213,6 +216,7 @@ impl Options {
             page_bytes: 4096,
             backing_pages,
             ram_pages,
+            spare_ram_pages: 0,
             flash_pages,
             pinned_pages: 0,
             pins: PageRanges::default(),
@@ -252,6 +256,7 @@ impl Options {
         let part = |number: u32| number.div_ceil(shards);
         let of = |share| Self {
             ram_pages: self.ram_pages / shards,
+            spare_ram_pages: self.spare_ram_pages / shards,
             flash_pages: self.flash_pages / shards,
             pinned_pages: self.pinned_pages / shards,
             spare_frames: part(self.spare_frames),
@@ -279,12 +284,17 @@ impl Options {
             return 0;
         }
         let moving = (self.flash_pages / 32).clamp(16, 1 << 16);
-        self.kept_slots().saturating_add(self.ram_pages).saturating_add(moving)
+        self.kept_slots().saturating_add(self.ram_pages_max()).saturating_add(moving)
     }
 
     /// Return the number of slots for pages that the policy keeps on flash, and for pinned ones.
     pub(crate) const fn kept_slots(&self) -> u32 {
         self.flash_pages.saturating_add(self.pinned_pages)
+    }
+
+    /// Return the number of pages that RAM may have while the engine runs.
+    pub const fn ram_pages_max(&self) -> u32 {
+        self.ram_pages.saturating_add(self.spare_ram_pages)
     }
 
     /// Return the number of bytes of the exported device.
@@ -304,10 +314,16 @@ impl Options {
         self.unsynced_pages_max.clamp(1, most)
     }
 
+    /// Free frames that requests need to go on.
+    pub(crate) fn frames_for_requests(&self) -> u32 {
+        let requests = self.request_pages_max().saturating_mul(2);
+        requests.saturating_add(RESERVED_FRAMES).saturating_add(READ_FRAMES)
+    }
+
     /// Frames of the pool.
     pub(crate) fn frames(&self) -> u32 {
         let pinned_in_ram = if self.flash_pages == 0 { self.pinned_pages } else { 0 };
-        self.ram_pages
+        self.ram_pages_max()
             .saturating_add(pinned_in_ram)
             .saturating_add(self.request_pages_max().saturating_mul(2))
             .saturating_add(self.spare_frames.max(RESERVED_FRAMES * 2))

@@ -203,6 +203,11 @@ impl SideFile {
         Self { epoch: u64::MAX, has_dirty: false, begins, end: None, ..self }
     }
 
+    /// Return `true` if the backing store needs no flash: it left the one that it had, and has everything.
+    pub const fn has_left_flash(&self) -> bool {
+        self.epoch == u64::MAX && !self.has_dirty
+    }
+
     /// Return the last epoch that the note knows of: no later start takes the same.
     pub(crate) const fn last_epoch(&self) -> u64 {
         let noted = if self.epoch < EPOCH_LIMIT / 2 { self.epoch } else { 0 };

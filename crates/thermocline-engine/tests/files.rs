@@ -238,14 +238,13 @@ fn joint<D: Driver>(
     [flash, disk]: [&DeviceFile; 2],
     driver: impl Fn(&Arc<Frames>, DeviceFile, DeviceFile) -> std::io::Result<D>,
 ) -> Vec<JointDriver<D>> {
-    let [of_flash, of_disk] =
-        [flash, disk].map(|file| JointSyncs::start(file, shards.len()).unwrap());
+    let [of_flash, of_disk] = [flash, disk].map(|file| JointSyncs::start(file).unwrap());
     let each = shards.iter().enumerate();
     each.map(|(number, shard)| {
         let region = flash.region(set.range(number)).unwrap();
         let inner = driver(shard.frames(), region, disk.try_clone().unwrap()).unwrap();
-        JointDriver::new(inner, Some(of_flash.member(number)), Some(of_disk.member(number)))
-            .unwrap()
+        let [of_flash, of_disk] = [&of_flash, &of_disk].map(|syncs| syncs.join().unwrap());
+        JointDriver::new(inner, Some(of_flash), Some(of_disk)).unwrap()
     })
     .collect()
 }
@@ -278,7 +277,7 @@ fn several_shards_take_another_flash() {
     });
     let set = files.set_up("other", 8);
     let other = files.open("other");
-    let syncs = JointSyncs::start(&other, drivers.len()).unwrap();
+    let syncs = JointSyncs::start(&other).unwrap();
     let mut models = vec![];
     for (number, (shard, driver)) in shards.into_iter().zip(drivers).enumerate() {
         let share = shard.options().share;
@@ -291,7 +290,7 @@ fn several_shards_take_another_flash() {
         engine.shard_mut().release_flash();
         until(engine, Shard::is_flash_released);
         engine.driver().inner_mut().set_flash(other.region(set.range(number)).unwrap());
-        engine.driver().set_flash_syncs(syncs.member(number)).unwrap();
+        engine.driver().set_flash_syncs(syncs.join().unwrap()).unwrap();
         let (options, flash) = (&files.options[number], &set.flashes()[number]);
         let policy = options.policy.clone();
         engine.shard_mut().take_flash(options.flash_pages, policy, flash).unwrap();
@@ -332,10 +331,10 @@ fn a_file_with_joint_syncs_is_told_of_its_own_syncs() {
     let path = folder.path().join("flash");
     std::fs::write(&path, vec![0; 4 * PAGE]).unwrap();
     let file = DeviceFile::open(&path, Caching::Buffered).unwrap();
-    let syncs = JointSyncs::start(&file, 3).unwrap();
+    let syncs = JointSyncs::start(&file).unwrap();
     thread::scope(|scope| {
         for number in 0..3 {
-            let member = syncs.member(number);
+            let member = syncs.join().unwrap();
             let mut joint = JointFile::new(file.try_clone().unwrap(), member);
             scope.spawn(move || {
                 for _ in 0..20 {

@@ -1,5 +1,5 @@
-//! Two volumes on one flash whose power is cut, and whose syncs fail: each volume has what was promised to
-//! its clients, whatever the other one did.
+//! Volumes on one flash whose power is cut, and whose syncs fail: each volume has what was promised to its
+//! clients, whatever the others did. Two are there all the time, and a third one comes and goes while they work.
 //!
 //! Operations are done when they are asked for, but for syncs of the flash, which the volumes share as
 //! `JointDriver` performs them. What was not synced when the power is cut is there, torn or gone.
@@ -13,18 +13,21 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
+use thermocline_core::Nanos;
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::memory::transfer;
 use thermocline_engine::{
-    Device, DeviceError, Directory, FlashSet, Layout, Operation, OperationKind, Options,
-    PolicyOptions, Request, RequestKind, Section, Shard, ShardMap, Share, SharedSyncs, Storage,
-    SubmitError, Uuid,
+    Device, DeviceError, Directory, DirectoryError, FlashError, FlashSet, Layout, Operation,
+    OperationKind, Options, PolicyOptions, Request, RequestKind, Section, Shard, ShardMap, Share,
+    SharedSyncs, Storage, SubmitError, Uuid,
 };
 
 const PAGE: usize = 4096;
 const PAGES: u64 = 40;
 const MIB: u64 = 1 << 20;
-const NAMES: [&str; 2] = ["a", "b"];
+const NAMES: [&str; 3] = ["a", "b", "guest"];
+/// The number of the volume that comes and goes.
+const GUEST: usize = 2;
 const POLICIES: [&str; 4] = ["lru-inclusive", "hat", "lru-exclusive", "face-gsc"];
 
 /// A disk, and what was written to it since its last good sync.
@@ -66,7 +69,7 @@ impl Disk {
 /// All devices, and the power.
 struct Devices {
     flash: Disk,
-    backing: [Disk; 2],
+    backing: [Disk; 3],
     syncs: SharedSyncs,
     /// Writes and syncs until the power is cut.
     steps_left: u64,
@@ -121,6 +124,11 @@ impl Storage for Flash {
     }
 }
 
+/// Return the stamp of a write in a volume.
+const fn stamp(tag: u64, volume: usize) -> u64 {
+    tag * 4 + volume as u64
+}
+
 /// Stamps of a page that its clients may find.
 #[derive(Clone, Copy, Default)]
 struct Page {
@@ -156,7 +164,7 @@ impl Volume {
     /// Submits a request; `false` if there is no room for it.
     fn submit(&mut self, tag: u64, kind: RequestKind, page: u64) -> bool {
         let offset = page * PAGE as u64;
-        let stamp = tag * 2 + self.number as u64;
+        let stamp = stamp(tag, self.number);
         let (request, payload) = match kind {
             RequestKind::Flush => (Request::flush(tag), vec![]),
             RequestKind::Write => {
@@ -232,7 +240,7 @@ impl Volume {
             match kind {
                 RequestKind::Write => {
                     let known = &mut self.pages[page as usize].answered;
-                    *known = (*known).max(tag * 2 + self.number as u64);
+                    *known = (*known).max(stamp(tag, self.number));
                 }
                 RequestKind::Flush => {
                     for (known, before) in self.pages.iter_mut().zip(before) {
@@ -253,25 +261,56 @@ impl Volume {
         }
     }
 
-    /// Checks that a page has what some write gave it, and nothing older than what was flushed.
     fn check(&self, page: u64, flushed: u64, bytes: &[u8]) -> u64 {
+        self.pages[page as usize].check((page, self.number), flushed, bytes)
+    }
+}
+
+impl Page {
+    /// Checks that a page of a volume has what some write gave it, and nothing older than what was flushed.
+    fn check(&self, (page, volume): (u64, usize), flushed: u64, bytes: &[u8]) -> u64 {
         let stamp = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         assert!(bytes.chunks(8).all(|word| word == &bytes[..8]), "page {page} is torn");
-        let submitted = self.pages[page as usize].submitted;
-        let is_own = stamp == 0 || stamp % 2 == self.number as u64;
+        let is_own = stamp == 0 || stamp % 4 == volume as u64;
         assert!(
-            is_own && (flushed..=submitted).contains(&stamp),
-            "page {page} of volume {} has {stamp}, not {flushed} to {submitted}",
-            self.number
+            is_own && (flushed..=self.submitted).contains(&stamp),
+            "page {page} of volume {volume} has {stamp}, not {flushed} to {}",
+            self.submitted
         );
         stamp
     }
 }
 
+/// Return the layout of a volume's region.
+fn layout(number: usize, seed: u64) -> Layout {
+    let options = Volume::options(number, seed);
+    Layout { journal_blocks: 8, ..Layout::new(options.slots(), options.page_bytes) }
+}
+
+/// Set up the region of a volume: the `times`th one that it has.
+fn set_up(
+    flash: &mut Flash,
+    directory: &Directory,
+    (number, seed): (usize, u64),
+    times: u64,
+) -> Result<FlashSet, FlashError> {
+    let cache = Uuid::from_u128(u128::from(times) * 4 + number as u128);
+    let mut region = Section::new(flash, directory.region(NAMES[number]).unwrap());
+    let map: ShardMap = Share::WHOLE.map;
+    let bytes = PAGES * PAGE as u64;
+    FlashSet::initialise(&mut region, cache, layout(number, seed), map, bytes)
+}
+
 /// The volumes of a run.
 struct World {
     devices: Rc<RefCell<Devices>>,
+    /// Those that are served: the guest is the last one.
     volumes: Vec<Volume>,
+    /// Pages of the guest as clients know them, while it is away.
+    guest: Vec<Page>,
+    /// The guest's note, which is durable as soon as it is written: `true` if the flash may have newer bytes.
+    guest_needs_flash: bool,
+    guest_leaves: bool,
     next_tag: u64,
     seed: u64,
 }
@@ -280,28 +319,28 @@ impl World {
     fn new(seed: u64) -> Self {
         let devices = Devices {
             flash: Disk::new(16 * MIB, 512),
-            backing: [(); 2].map(|()| Disk::new(PAGES * PAGE as u64, PAGE)),
+            backing: [(); 3].map(|()| Disk::new(PAGES * PAGE as u64, PAGE)),
             syncs: SharedSyncs::new(2),
             steps_left: u64::MAX,
             random: SplitMix64::new(seed),
         };
         let devices = Rc::new(RefCell::new(devices));
         let mut flash = Flash(Rc::clone(&devices));
-        let layout = |number| {
-            let options = Volume::options(number, seed);
-            Layout { journal_blocks: 8, ..Layout::new(options.slots(), options.page_bytes) }
-        };
-        let sizes = [0, 1].map(|number| (NAMES[number], layout(number).flash_bytes()));
+        let sizes = [0, 1].map(|number| (NAMES[number], layout(number, seed).flash_bytes()));
         let directory = Directory::set_up(&mut flash, &sizes).unwrap();
-        for (number, name) in NAMES.into_iter().enumerate() {
-            let cache = Uuid::from_u128(number as u128 + 1);
-            let mut region = Section::new(&mut flash, directory.region(name).unwrap());
-            let map: ShardMap = Share::WHOLE.map;
-            let bytes = PAGES * PAGE as u64;
-            FlashSet::initialise(&mut region, cache, layout(number), map, bytes).unwrap();
+        for number in 0..2 {
+            set_up(&mut flash, &directory, (number, seed), 1).unwrap();
         }
-        let mut world = Self { devices, volumes: vec![], next_tag: 1, seed };
-        let pages = vec![vec![Page::default(); PAGES as usize]; 2];
+        let mut world = Self {
+            devices,
+            volumes: vec![],
+            guest: vec![],
+            guest_needs_flash: false,
+            guest_leaves: false,
+            next_tag: 1,
+            seed,
+        };
+        let pages = vec![vec![Page::default(); PAGES as usize]; 3];
         assert!(world.start(pages).is_ok());
         world.read_all();
         world
@@ -311,22 +350,24 @@ impl World {
         self.devices.borrow_mut().random.bits() % bound
     }
 
-    /// Recovers both volumes; gives back what clients know if the power is cut meanwhile.
+    /// Recovers all volumes; gives back what clients know if the power is cut meanwhile.
     fn start(&mut self, pages: Vec<Vec<Page>>) -> Result<(), Vec<Vec<Page>>> {
         self.volumes.clear();
         let mut flash = Flash(Rc::clone(&self.devices));
         let mut directory = Directory::read(&mut flash).unwrap().expect("it never goes away");
         // Another volume comes and goes.
-        let changed = if directory.region("c").is_ok() {
-            directory.remove(&mut flash, "c")
+        let changed = if directory.region("other").is_ok() {
+            directory.remove(&mut flash, "other")
         } else {
-            directory.add(&mut flash, "c", 2 * MIB)
+            directory.add(&mut flash, "other", 2 * MIB)
         };
-        if changed.is_err() {
+        if changed.is_err() || self.forget_guest(&mut flash, &mut directory).is_err() {
             return Err(pages);
         }
+        self.guest_leaves = false;
         let mut started = vec![];
-        for (number, name) in NAMES.into_iter().enumerate() {
+        let number = if self.guest_needs_flash { 3 } else { 2 };
+        for (number, name) in NAMES.into_iter().enumerate().take(number) {
             let region = directory.region(name).unwrap();
             let mut section = Section::new(&mut flash, region.clone());
             let mut found = FlashSet::read(&mut section).unwrap();
@@ -337,12 +378,97 @@ impl World {
             let shard = Shard::open(options, &found.flashes()[0]).unwrap();
             started.push((number, shard, region));
         }
-        let started = started.into_iter().zip(pages).map(|((number, shard, region), pages)| {
+        let mut pages = pages.into_iter();
+        let started = started.into_iter().map(|(number, shard, region)| {
             let (waiting, asked) = (VecDeque::new(), vec![]);
+            let pages = pages.next().expect("all volumes have pages");
             Volume { number, shard, region, pages, is_recovering: true, waiting, asked }
         });
         self.volumes = started.collect();
+        self.guest = pages.next().unwrap_or_default();
+        self.devices.borrow_mut().syncs = SharedSyncs::new(self.volumes.len());
         Ok(())
+    }
+
+    /// Remove the region of a guest that needs none: it was added or removed when the power was cut.
+    fn forget_guest(
+        &self,
+        flash: &mut Flash,
+        directory: &mut Directory,
+    ) -> Result<(), DirectoryError> {
+        let Ok(region) = directory.region(NAMES[GUEST]) else { return Ok(()) };
+        if self.guest_needs_flash {
+            return Ok(());
+        }
+        if !directory.is_new(flash, NAMES[GUEST])? {
+            let found = FlashSet::read(&mut Section::new(flash, region)).unwrap();
+            assert_eq!(found.contents().dirty_pages, 0, "it would have to be kept");
+        }
+        directory.remove(flash, NAMES[GUEST])
+    }
+
+    /// Take the guest's next step, if it can be taken; `None` if the power is cut.
+    fn change_guest(&mut self) -> Option<()> {
+        let mut flash = Flash(Rc::clone(&self.devices));
+        if self.volumes.len() <= GUEST {
+            return self.welcome_guest(&mut flash);
+        }
+        self.guest_leaves = true;
+        let guest = &mut self.volumes[GUEST];
+        let shard = &mut guest.shard;
+        shard.tick(Nanos(shard.now().0 + 60_000_000));
+        if !guest.asked.is_empty() {
+            return Some(());
+        }
+        shard.leave_flash();
+        if shard.is_idle() && shard.dirty_pages() > 0 {
+            shard.drain();
+        }
+        if shard.has_left_flash() && shard.undurable_pages() == 0 {
+            self.guest_needs_flash = false;
+            shard.release_flash();
+        }
+        if self.guest_needs_flash || !shard.is_flash_released() {
+            return Some(());
+        }
+        self.guest = self.volumes.pop()?.pages;
+        self.devices.borrow_mut().syncs.leave(GUEST);
+        self.check_guest();
+        let mut directory = Directory::read(&mut flash).ok()??;
+        directory.remove(&mut flash, NAMES[GUEST]).ok()
+    }
+
+    /// Give the guest a region, and serve it from then on.
+    fn welcome_guest(&mut self, flash: &mut Flash) -> Option<()> {
+        let mut directory = Directory::read(flash).ok()??;
+        self.forget_guest(flash, &mut directory).ok()?;
+        let bytes = layout(GUEST, self.seed).flash_bytes();
+        directory.add(flash, NAMES[GUEST], bytes).ok()?;
+        let set = set_up(flash, &directory, (GUEST, self.seed), self.next_tag).ok()?;
+        let shard = Shard::open(Volume::options(GUEST, self.seed), &set.flashes()[0]).unwrap();
+        self.guest_needs_flash = true;
+        self.guest_leaves = false;
+        assert_eq!(self.devices.borrow_mut().syncs.join(), GUEST);
+        self.volumes.push(Volume {
+            number: GUEST,
+            shard,
+            region: directory.region(NAMES[GUEST]).unwrap(),
+            pages: std::mem::take(&mut self.guest),
+            is_recovering: false,
+            waiting: VecDeque::new(),
+            asked: vec![],
+        });
+        Some(())
+    }
+
+    /// Check that the backing store of a guest that is away has everything, which stays as it is found.
+    fn check_guest(&mut self) {
+        let devices = self.devices.borrow();
+        let pages = self.guest.iter_mut().zip(devices.backing[GUEST].durable.chunks(PAGE));
+        for (page, (known, bytes)) in pages.enumerate() {
+            let found = known.check((page as u64, GUEST), known.flushed, bytes);
+            *known = Page { flushed: found, answered: found, submitted: found };
+        }
     }
 
     /// Has the devices work for all volumes, and performs a sync of the flash if one is wanted; `false` if
@@ -380,7 +506,8 @@ impl World {
     fn live(&mut self, steps: u64) {
         self.devices.borrow_mut().steps_left = steps;
         loop {
-            let number = self.below(2) as usize;
+            let volumes = self.volumes.len() - usize::from(self.guest_leaves);
+            let number = self.below(volumes as u64) as usize;
             let kind =
                 [RequestKind::Write, RequestKind::Write, RequestKind::Read, RequestKind::Flush]
                     [self.below(4) as usize];
@@ -391,6 +518,10 @@ impl World {
             if self.below(3) == 0 && !self.turn(false) {
                 return;
             }
+            let is_due = self.below(if self.guest_leaves { 2 } else { 30 }) == 0;
+            if is_due && self.change_guest().is_none() {
+                return;
+            }
         }
     }
 
@@ -398,6 +529,9 @@ impl World {
     fn crash(&mut self) {
         let mut pages: Vec<Vec<Page>> =
             self.volumes.iter_mut().map(|volume| std::mem::take(&mut volume.pages)).collect();
+        if pages.len() == GUEST {
+            pages.push(std::mem::take(&mut self.guest));
+        }
         loop {
             self.devices.borrow_mut().restart();
             let steps = self.below(60);
@@ -413,7 +547,10 @@ impl World {
 
     /// Reads every page, which stays from then on as it was found.
     fn read_all(&mut self) {
-        for number in 0..2 {
+        if self.volumes.len() == GUEST {
+            self.check_guest();
+        }
+        for number in 0..self.volumes.len() {
             for page in 0..PAGES {
                 let volume = &mut self.volumes[number];
                 while !volume.submit(self.next_tag, RequestKind::Read, page) {
@@ -430,8 +567,8 @@ impl World {
 }
 
 #[test]
-fn what_was_flushed_in_two_volumes_survives_every_power_cut() {
-    for seed in 0..40 {
+fn what_was_flushed_survives_every_power_cut_while_volumes_come_and_go() {
+    for seed in 0..60 {
         let mut world = World::new(seed);
         for _ in 0..5 {
             let steps = 1 + world.below(400);

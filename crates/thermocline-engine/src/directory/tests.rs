@@ -232,6 +232,9 @@ fn a_region_is_new_until_something_is_set_up_there() {
     let mut directory = Directory::set_up(&mut device, &[("a", 2 * MIB)]).unwrap();
     assert!(directory.is_new(&mut device, "a").unwrap());
     let region = directory.region("a").unwrap();
+    // The first superblock of a set-up that was cut off.
+    device.write_at(region.start, &[1; BLOCK_BYTES / 2]).unwrap();
+    assert!(directory.is_new(&mut device, "a").unwrap());
     // The second copy of a superblock, after the first one was damaged.
     device.write_at(region.start + BLOCK_BYTES as u64, &[1; BLOCK_BYTES]).unwrap();
     assert!(!directory.is_new(&mut device, "a").unwrap());

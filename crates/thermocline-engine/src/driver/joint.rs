@@ -31,16 +31,18 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 #[derive(Debug)]
 pub struct JointSyncs(Arc<Hub>);
 
-/// One of those who write to a device.
-#[derive(Clone, Debug)]
+/// One of those who write to a device, as long as it does.
+#[derive(Debug)]
 pub struct JointMember {
     syncs: JointSyncs,
     number: usize,
+    /// Readable when a sync of its is done.
+    wake: Arc<OwnedFd>,
 }
 
 impl JointMember {
     fn wake(&self) -> BorrowedFd<'_> {
-        self.syncs.0.wakes[self.number].as_fd()
+        self.wake.as_fd()
     }
 
     fn ask(&self) {
@@ -54,36 +56,45 @@ impl JointMember {
         let mut state = self.syncs.0.lock();
         let mut counter = [0; 8];
         let _empty = rustix::io::read(self.wake(), &mut counter);
-        state.results[self.number].drain(..).for_each(take);
+        state.results[self.number].waiting.drain(..).for_each(take);
+    }
+}
+
+impl Drop for JointMember {
+    fn drop(&mut self) {
+        self.syncs.0.lock().syncs.leave(self.number);
     }
 }
 
 impl JointSyncs {
-    /// Return the member with that number. Only one driver or file may use it.
+    /// Return another member, for one driver or file that begins to write to the device. It leaves when it
+    /// is dropped.
     ///
-    /// # Panics
-    /// If there is no member with that number.
-    pub fn member(&self, number: usize) -> JointMember {
-        assert!(number < self.0.wakes.len(), "the syncs were started for more members");
-        JointMember { syncs: self.clone(), number }
+    /// # Errors
+    /// If the system gives no more file descriptors.
+    pub fn join(&self) -> io::Result<JointMember> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let wake = Arc::new(eventfd(0, flags)?);
+        let syncs = self.clone();
+        let mut state = self.0.lock();
+        let number = state.syncs.join();
+        // What the one before was not told is nobody's.
+        let results = Results { waiting: VecDeque::new(), wake: Arc::clone(&wake) };
+        match state.results.get_mut(number) {
+            Some(former) => *former = results,
+            None => state.results.push(results),
+        }
+        drop(state);
+        Ok(JointMember { syncs, number, wake })
     }
 
-    /// Starts the thread that syncs this device for a number of members.
+    /// Starts the thread that syncs this device, for nobody yet.
     ///
     /// # Errors
     /// If the system gives no more threads or file descriptors.
-    pub fn start(file: &DeviceFile, members: usize) -> io::Result<Self> {
-        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        let state = State {
-            syncs: SharedSyncs::new(members),
-            results: vec![VecDeque::new(); members],
-            holders: 1,
-        };
-        let hub = Arc::new(Hub {
-            state: Mutex::new(state),
-            has_changed: Condvar::new(),
-            wakes: (0..members).map(|_| eventfd(0, flags)).collect::<Result<_, _>>()?,
-        });
+    pub fn start(file: &DeviceFile) -> io::Result<Self> {
+        let state = State { syncs: SharedSyncs::default(), results: vec![], holders: 1 };
+        let hub = Arc::new(Hub { state: Mutex::new(state), has_changed: Condvar::new() });
         let (served, file) = (Arc::clone(&hub), file.try_clone()?);
         thread::Builder::new().name("sync".into()).spawn(move || served.serve(&file))?;
         Ok(Self(hub))
@@ -109,17 +120,24 @@ impl Drop for JointSyncs {
 struct Hub {
     state: Mutex<State>,
     has_changed: Condvar,
-    /// Per member: readable when a sync of its is done.
-    wakes: Vec<OwnedFd>,
 }
 
 #[derive(Debug)]
 struct State {
     syncs: SharedSyncs,
-    /// Per member: the results that it has not taken, in the order in which it asked.
-    results: Vec<VecDeque<Result<(), DeviceError>>>,
+    /// Per member.
+    results: Vec<Results>,
     /// Number of handles that may still ask.
     holders: usize,
+}
+
+/// Results of the syncs of a member.
+#[derive(Debug)]
+struct Results {
+    /// Results that it has not taken, in the order in which it asked.
+    waiting: VecDeque<Result<(), DeviceError>>,
+    /// Readable when there are any.
+    wake: Arc<OwnedFd>,
 }
 
 impl Hub {
@@ -140,9 +158,10 @@ impl Hub {
             syncs.done(failure.is_ok(), |shard, count, is_durable| {
                 let failed = || failure.err().unwrap_or(DeviceError(io::ErrorKind::Other));
                 let result = if is_durable { Ok(()) } else { Err(failed()) };
-                results[shard].extend(std::iter::repeat_n(result, count));
+                let Results { waiting, wake } = &mut results[shard];
+                waiting.extend(std::iter::repeat_n(result, count));
                 // A full counter is readable as well.
-                let _full = rustix::io::write(&self.wakes[shard], &1_u64.to_ne_bytes());
+                let _full = rustix::io::write(wake, &1_u64.to_ne_bytes());
             });
         }
     }

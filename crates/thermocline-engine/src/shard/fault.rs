@@ -80,6 +80,36 @@ impl Shard {
         Ok(())
     }
 
+    /// Lets the policy have another number of pages in RAM from now on: at least one, and at most as many
+    /// as [`Options::ram_pages_max`] says. What RAM and flash hold stays, as far as the policy wants it. The
+    /// memory of pages that it gives up goes back to the system as they become free; see
+    /// [`memory_pages`](Self::memory_pages).
+    ///
+    /// # Errors
+    /// If the policy cannot be built with that many; nothing changes then.
+    pub fn set_ram_pages(&mut self, pages: u32) -> Result<(), OptionsError> {
+        let most = self.options.ram_pages_max();
+        let former = self.options.ram_pages;
+        let set = |options: &mut Options, pages| {
+            (options.ram_pages, options.spare_ram_pages) = (pages, most - pages);
+        };
+        set(&mut self.options, pages.clamp(1, most));
+        let taken = self.set_policy(self.options.policy.clone());
+        if taken.is_err() {
+            set(&mut self.options, former);
+            return taken;
+        }
+        self.pool.withhold(self.options.spare_ram_pages, self.options.frames_for_requests());
+        self.is_stirred = true;
+        Ok(())
+    }
+
+    /// Return the number of pages that have memory: those of RAM, and those on their way to a device. After
+    /// [`set_ram_pages`](Self::set_ram_pages) it falls as pages become free.
+    pub fn memory_pages(&self) -> usize {
+        self.pool.frames_in_use()
+    }
+
     /// Gives the flash up as if it had failed: another shard's region of the same flash did, and one
     /// note speaks for all.
     pub fn give_up_flash(&mut self) {

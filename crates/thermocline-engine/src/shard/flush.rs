@@ -8,7 +8,6 @@ use super::waiters::{Reached, Waiter};
 use super::{InFlight, Shard};
 use crate::entry::{EntryId, FetchId};
 use crate::operation::{Device, DeviceError};
-use crate::options::{READ_FRAMES, RESERVED_FRAMES};
 use crate::request::{Request, RequestError, Segments};
 
 /// Pages that are on their way to flash at once because too many are newer in RAM.
@@ -278,7 +277,7 @@ impl Shard {
     /// Want a sync if frames are needed: pages that were written to disk keep their frames until it
     /// is synced.
     pub(super) fn want_frames(&mut self) {
-        let low = RESERVED_FRAMES + READ_FRAMES + 2 * self.options.request_pages_max();
+        let low = self.options.frames_for_requests();
         let is_short = self.pool.free_frames() < low as usize;
         if is_short && !self.disk_syncs.unsynced().is_empty() {
             self.disk_syncs.want_if_rested(self.now);

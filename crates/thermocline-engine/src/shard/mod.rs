@@ -244,6 +244,7 @@ impl Shard {
         let pins = Pins::new(options.pins.clone(), if slots > 0 { Tier::FLASH } else { Tier::RAM });
         let metadata = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
         let zero_frame = pool.take().expect("a pool has more frames than those");
+        pool.withhold(options.spare_ram_pages, options.frames_for_requests());
         let entries = options.frames() as usize;
         let budget = options.flash_write_budget_gib_per_day;
         let budget = budget.map(|rate| FlashBudget::new(rate, Nanos(0), 0));

@@ -7,8 +7,8 @@
 //!
 //! It enforces rule 9 of durability (`ARCHITECTURE.md`) across shards.
 
-/// Waiters for a sync of one device.
-#[derive(Clone, Debug)]
+/// Waiters for a sync of one device. Those who write to it may come and go.
+#[derive(Clone, Debug, Default)]
 pub struct SharedSyncs {
     members: Vec<Member>,
     is_running: bool,
@@ -22,12 +22,33 @@ struct Member {
     waits: usize,
     /// `true` if a sync of others failed since its last one: what it wrote may be gone.
     is_doubtful: bool,
+    /// `true` if it writes no more: another one may have its number.
+    has_left: bool,
 }
 
 impl SharedSyncs {
     /// Returns the state before any of the shards has written or asked.
     pub fn new(shards: usize) -> Self {
         Self { members: vec![Member::default(); shards], is_running: false }
+    }
+
+    /// Add one that has written nothing yet. Returns its number.
+    pub fn join(&mut self) -> usize {
+        let free = self.members.iter().position(|member| member.has_left);
+        let number = free.unwrap_or(self.members.len());
+        if free.is_none() {
+            self.members.push(Member::default());
+        }
+        self.members[number] = Member::default();
+        number
+    }
+
+    /// Remove one that writes no more. Nobody hears of the syncs that it asked for.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn leave(&mut self, shard: usize) {
+        self.members[shard] = Member { has_left: true, ..Member::default() };
     }
 
     /// Ask for a sync: a shard wants its writes to be durable.
@@ -95,6 +116,33 @@ mod tests {
         assert!(syncs.begin());
         assert_eq!(done(&mut syncs, true), [(1, 1, true), (2, 1, true)]);
         assert!(!syncs.begin());
+    }
+
+    #[test]
+    fn who_comes_later_hears_of_no_failure_before_and_who_left_of_none_after() {
+        let mut syncs = SharedSyncs::default();
+        assert_eq!([syncs.join(), syncs.join()], [0, 1]);
+        syncs.ask(0);
+        syncs.ask(1);
+        assert!(syncs.begin());
+        syncs.leave(1);
+        assert_eq!(done(&mut syncs, false), [(0, 1, false)]);
+        // The number is free, and the doubts of the one that had it are gone with that.
+        assert_eq!([syncs.join(), syncs.join()], [1, 2]);
+        for shard in 0..3 {
+            syncs.ask(shard);
+        }
+        assert!(syncs.begin());
+        assert_eq!(done(&mut syncs, true), [(0, 1, true), (1, 1, true), (2, 1, true)]);
+        syncs.leave(0);
+        syncs.ask(1);
+        assert!(syncs.begin());
+        // One that comes while a sync is under way may have written before that fails.
+        assert_eq!(syncs.join(), 0);
+        assert_eq!(done(&mut syncs, false), [(1, 1, false)]);
+        syncs.ask(0);
+        assert!(syncs.begin());
+        assert_eq!(done(&mut syncs, true), [(0, 1, false)]);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use rustls::ServerConfig;
 
-use super::Settings;
 use super::in_flight::charge_bytes;
 use super::room::{Claim, Room};
 use super::transport::{
@@ -14,12 +13,13 @@ use super::transport::{
 };
 use super::turns::{REQUEST_COST, Standing};
 use super::work::{Answered, Arrived, Outlet, REPLY_BYTES, Work};
+use super::{Exports, Settings};
 use crate::codec::ProtocolError;
 use crate::codec::server::{
     Handshake, INPUT_BYTES_MAX, Incoming, Negotiated, Offer, Request, Requests, Step, TlsMode,
     replies,
 };
-use crate::protocol::{Command, ExportInfo};
+use crate::protocol::Command;
 use crate::service::{Cooperator, Departure, Service};
 
 /// A socket's bytes are taken in turns of at most this many.
@@ -44,8 +44,7 @@ pub(super) enum Fault {
 /// State that the connections of a server share.
 #[derive(Debug)]
 pub(super) struct Shared<'a, S> {
-    pub(super) exports: &'a [ExportInfo],
-    pub(super) services: &'a mut [S],
+    pub(super) exports: &'a mut Exports<S>,
     pub(super) tls: Option<&'a (Arc<ServerConfig>, TlsMode)>,
     pub(super) room: &'a mut Room,
     pub(super) buffers: &'a mut InputBuffers,
@@ -81,6 +80,8 @@ pub(super) struct Connection {
     whole_at: Instant,
     /// Time at which it last had something to do.
     busy_at: Instant,
+    /// The place of the export that it has chosen.
+    chosen: Option<usize>,
     /// The export whose service must hear when it goes, if it cooperates.
     cooperates_with: Option<usize>,
     /// The way in which it goes.
@@ -129,7 +130,7 @@ impl<S> Shared<'_, S> {
             (Some((_, mode)), Socket::Tcp(_)) => *mode,
             (Some(_), Socket::Unix(_)) => TlsMode::Allowed,
         };
-        Offer { exports: self.exports, tls }
+        Offer { exports: self.exports.offered(), tls }
     }
 }
 
@@ -156,16 +157,19 @@ impl Connection {
             taken_at: now,
             whole_at: now,
             busy_at: now,
+            chosen: None,
             cooperates_with: None,
             departure: Departure::Lost,
         }
     }
 
-    /// Return the index of the export that the client uses, once it has chosen one.
+    /// Return the place of the export that the client uses, once it has chosen one. A client that has gone
+    /// uses it as long as requests are in flight.
     pub(super) fn export(&self) -> Option<usize> {
         match &self.phase {
-            Phase::Transmission(_, negotiated) => Some(negotiated.export),
-            Phase::Handshake(_) | Phase::Leaving(_) => None,
+            Phase::Handshake(_) => None,
+            Phase::Transmission(..) => self.chosen,
+            Phase::Leaving(_) => self.chosen.filter(|_| !self.work.is_empty()),
         }
     }
 
@@ -447,8 +451,10 @@ impl Connection {
                 self.transport.start_tls(configuration)?;
             }
             Step::Enter(negotiated) => {
-                let export = &shared.exports[negotiated.export];
-                self.cooperates_with = negotiated.cooperates.then_some(negotiated.export);
+                let place = shared.exports.place(negotiated.export);
+                let export = &shared.exports.offered()[negotiated.export];
+                self.chosen = Some(place);
+                self.cooperates_with = negotiated.cooperates.then_some(place);
                 self.phase = Phase::Transmission(Requests::new(negotiated, export), negotiated);
             }
             Step::Close => self.leave(false),
@@ -462,7 +468,8 @@ impl Connection {
         let Phase::Transmission(requests, negotiated) = &mut self.phase else { return Ok(false) };
         let negotiated = *negotiated;
         let mut ahead = requests.clone();
-        let service = &mut shared.services[negotiated.export];
+        let place = self.chosen.expect("whoever sends requests has chosen an export");
+        let service = shared.exports.service_mut(place);
         let (consumed, incoming) = ahead.next(self.input.waiting())?;
         let wanted_bytes = match &incoming {
             Some(Incoming::Request(request) | Incoming::Write { request, done_bytes: 0, .. }) => {

@@ -22,8 +22,6 @@ pub struct Handle {
 pub(super) struct Reach {
     pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) clients: Arc<AtomicUsize>,
-    /// Per export: clients that have chosen it, as of the last wake.
-    pub(super) export_clients: Arc<[AtomicUsize]>,
     pub(super) held_bytes: Arc<AtomicUsize>,
     /// Certificates that the server has not taken over yet.
     pub(super) new_tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
@@ -88,14 +86,6 @@ impl Handle {
     /// Connections that are open now, those that still negotiate included.
     pub fn clients(&self) -> usize {
         self.reaches.iter().map(|reach| reach.clients.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Return the number of clients that use an export, by its number among the server's exports. The
-    /// function that was given to [`Server::run`] sees how many they are now, others how many they were when
-    /// it was called last.
-    pub fn clients_of(&self, export: usize) -> usize {
-        let of = |reach: &Reach| reach.export_clients[export].load(Ordering::Relaxed);
-        self.reaches.iter().map(of).sum()
     }
 
     /// Return the memory that requests and replies take now, in bytes; [`Settings::bytes_max`]

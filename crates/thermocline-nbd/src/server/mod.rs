@@ -11,6 +11,7 @@
 
 mod accept;
 mod connection;
+mod exports;
 mod handle;
 mod in_flight;
 mod listen;
@@ -26,21 +27,20 @@ mod work;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rustls::ServerConfig;
 use slab::Slab;
 
 use self::connection::{Connection, Fault, INPUT_BYTES, Shared};
+pub use self::exports::Exports;
 pub use self::handle::Handle;
 use self::handle::{Reach, lock};
 use self::in_flight::{CONNECTIONS_MAX, Origin};
 use self::listen::Listener;
 pub use self::listen::{Listen, SocketAccess, bind_unix};
-use self::names::check_names;
 use self::room::Room;
 use self::spin::Spin;
 use self::transport::InputBuffers;
@@ -160,8 +160,7 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct Server<S> {
     settings: Settings,
-    infos: Vec<ExportInfo>,
-    services: Vec<S>,
+    exports: Exports<S>,
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
     /// Connections that something was done for in this turn.
@@ -199,22 +198,17 @@ impl<S: Service> Server<S> {
         let failed = |action| move |source| ServerError::Events { action, source };
         let poll = Poll::new().map_err(failed("wait for events"))?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(failed("make a waker"))?;
-        let (infos, services): (Vec<_>, Vec<_>) =
-            exports.into_iter().map(|export| (export.info, export.service)).unzip();
-        check_names(&infos)?;
-        for descriptor in services.iter().flat_map(Service::descriptors) {
-            poll.registry()
-                .register(&mut SourceFd(&descriptor), SERVICE, Interest::READABLE)
-                .map_err(failed("wait for a service"))?;
+        let registry = poll.registry().try_clone().map_err(failed("wait for a service"))?;
+        let mut offered = Exports::new(registry);
+        for export in exports {
+            offered.add(export)?;
         }
         let clients_max = settings.clients_max.min(CONNECTIONS_MAX);
         let room = Room::new(settings.bytes_max, settings.client_bytes_max, clients_max);
-        let export_clients = infos.iter().map(|_| AtomicUsize::new(0)).collect();
         Ok(Self {
             spin: Spin::new(settings.spin),
             settings: Settings { clients_max, ..settings },
-            infos,
-            services,
+            exports: offered,
             listeners: vec![],
             connections: Slab::new(),
             active: vec![],
@@ -235,7 +229,6 @@ impl<S: Service> Server<S> {
             reach: Reach {
                 is_stopping: Arc::default(),
                 clients: Arc::default(),
-                export_clients,
                 held_bytes: Arc::default(),
                 new_tls: Arc::default(),
                 inbox: Arc::default(),
@@ -275,12 +268,12 @@ impl<S: Service> Server<S> {
         self.all_clients_max = clients_max;
     }
 
-    /// Serves until it is stopped; calls `on_wake` with the services after each [`Handle::wake`], also while
-    /// the last requests are answered.
+    /// Serves until it is stopped; calls `on_wake` with the exports after each [`Handle::wake`], also while
+    /// the last requests are answered. It may add and remove exports.
     ///
     /// # Errors
     /// If the system refuses to wait for events. No client can bring a server down.
-    pub fn run(&mut self, mut on_wake: impl FnMut(&mut [S])) -> Result<(), ServerError> {
+    pub fn run(&mut self, mut on_wake: impl FnMut(&mut Exports<S>)) -> Result<(), ServerError> {
         while !self.reach.is_stopping.load(Ordering::Acquire) {
             self.turn()?;
             self.wake_up(&mut on_wake);
@@ -304,35 +297,28 @@ impl<S: Service> Server<S> {
     /// Return `true` if a server that has been ending since then may go on for who still uses it.
     fn may_stay(&self, start: Instant) -> bool {
         start.elapsed() < self.settings.negotiation_limit
-            || self.services.iter().any(Service::must_stay)
+            || self.exports.services().any(Service::must_stay)
     }
 
     /// Return `true` if there are clients left, or others who use what is served.
     fn is_needed(&mut self) -> bool {
         let has_clients = !self.connections.is_empty();
-        let needed = self.services.iter_mut().map(|service| service.is_needed(has_clients));
+        let needed = self.exports.services_mut().map(|service| service.is_needed(has_clients));
         has_clients | needed.fold(false, |one, other| one | other)
     }
 
-    fn wake_up(&mut self, on_wake: &mut impl FnMut(&mut [S])) {
+    fn wake_up(&mut self, on_wake: &mut impl FnMut(&mut Exports<S>)) {
         if std::mem::take(&mut self.was_woken) {
             self.take_tls();
-            self.count_clients();
-            on_wake(&mut self.services);
+            let used = self.connections.iter().filter_map(|(_, one)| one.export());
+            self.exports.count_clients(used);
+            on_wake(&mut self.exports);
         }
     }
 
-    /// Counts the clients of each export.
-    fn count_clients(&self) {
-        let chosen = || self.connections.iter().filter_map(|(_, one)| one.export());
-        for (export, clients) in self.reach.export_clients.iter().enumerate() {
-            clients.store(chosen().filter(|chosen| *chosen == export).count(), Ordering::Relaxed);
-        }
-    }
-
-    /// Return the services, once the server has ended.
-    pub fn into_services(self) -> Vec<S> {
-        self.services
+    /// Return the exports, once the server has ended.
+    pub fn into_exports(self) -> Exports<S> {
+        self.exports
     }
 
     /// Takes over certificates that a handle brought.
@@ -383,8 +369,7 @@ impl<S: Service> Server<S> {
     fn receive_from(&mut self, index: usize, share: u64) -> u64 {
         let connection = &mut self.connections[index];
         let mut shared = Shared {
-            exports: &self.infos,
-            services: &mut self.services,
+            exports: &mut self.exports,
             tls: self.settings.tls.as_ref(),
             room: &mut self.room,
             buffers: &mut self.buffers,
@@ -408,7 +393,7 @@ impl<S: Service> Server<S> {
 
     /// Lets the services work, and takes their replies.
     fn work(&mut self) {
-        for service in &mut self.services {
+        for service in self.exports.services_mut() {
             let mut is_going_on = true;
             while is_going_on {
                 is_going_on = false;
@@ -499,7 +484,7 @@ impl<S: Service> Server<S> {
     /// Lets a service know that a client goes which cooperates with it.
     fn tell_departure(&mut self, index: usize) {
         if let Some((export, cooperator, departure)) = self.connections[index].take_departure() {
-            self.services[export].has_left(cooperator, departure);
+            self.exports.service_mut(export).has_left(cooperator, departure);
         }
     }
 

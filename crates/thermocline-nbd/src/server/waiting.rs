@@ -35,11 +35,14 @@ impl<S: Service> Server<S> {
             }
             self.spin.failed();
         }
-        let may_sleep =
-            self.services.iter_mut().map(Service::may_sleep).fold(true, |one, other| one & other);
+        let may_sleep = self
+            .exports
+            .services_mut()
+            .map(Service::may_sleep)
+            .fold(true, |one, other| one & other);
         let limit = if may_sleep { self.wait_limit() } else { Some(Duration::ZERO) };
         let polled = self.poll(limit);
-        self.services.iter_mut().for_each(Service::has_woken);
+        self.exports.services_mut().for_each(Service::has_woken);
         polled
     }
 
@@ -95,7 +98,7 @@ impl<S: Service> Server<S> {
 
     /// Return the maximum time to sleep.
     fn wait_limit(&self) -> Option<Duration> {
-        let services = self.services.iter().filter_map(Service::wait_limit);
+        let services = self.exports.services().filter_map(Service::wait_limit);
         let has_impatience = self.was_refused
             || self.settings.idle_limit.is_some()
             || self.connections.iter().any(|(_, it)| it.is_on_the_clock());

@@ -23,7 +23,7 @@ use thermocline_nbd::backing::{
     Access, BackingError, Cooperation, NbdBacking, NbdDriver, NbdStorage,
 };
 use thermocline_nbd::cached::{Cached, ClientTerms};
-use thermocline_nbd::server::{Export, Handle, Listen, Server, Settings};
+use thermocline_nbd::server::{Export, Exports, Handle, Listen, Server, Settings};
 use thermocline_nbd::uri::NbdUri;
 
 use super::load::{Load, Loss};
@@ -86,8 +86,9 @@ impl Below {
         let handle = server.handle();
         let (send, counters) = channel();
         let thread = std::thread::spawn(move || {
-            let tell = |services: &mut [Cached<D>]| {
-                let shard = services[0].engine_mut().shard();
+            let tell = |exports: &mut Exports<Cached<D>>| {
+                let engine = exports.services_mut().next().unwrap().engine_mut();
+                let shard = engine.shard();
                 shard.assert_invariants();
                 // Nobody listens any more at the end.
                 drop(send.send(shard.counters().clone()));

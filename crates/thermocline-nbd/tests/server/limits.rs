@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thermocline_nbd::codec::client::RequestHeader;
 use thermocline_nbd::protocol::{Command, ErrorCode};
@@ -294,29 +294,4 @@ fn each_client_gets_the_export_it_names() {
     assert_eq!(b.read(0, 1), Ok(vec![0]));
     assert_eq!(a.read(0, 1), Ok(b"a".to_vec()));
     assert!(Client::connect(&running.socket(), "").is_err());
-}
-
-#[test]
-fn clients_are_counted_by_their_exports() {
-    let memory = || Memory::new(1 << 16);
-    let services = vec![("one", memory()), ("two", memory())];
-    let running = Running::start_many(services, Settings::default(), false);
-    let connect = |export| Client::connect(&running.socket(), export).unwrap();
-    let wait_for = |wanted: [usize; 2]| {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            running.handle.wake();
-            let found = [0, 1].map(|export| running.handle.clients_of(export));
-            if found == wanted {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{found:?}, not {wanted:?}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    wait_for([0, 0]);
-    let clients = [connect("two"), connect("one"), connect("two")];
-    wait_for([1, 2]);
-    drop(clients);
-    wait_for([0, 0]);
 }

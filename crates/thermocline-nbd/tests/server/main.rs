@@ -9,6 +9,7 @@ mod bounds;
 mod certificates;
 mod client;
 mod engine;
+mod exports;
 mod fairness;
 mod foreign_clients;
 mod limits;

@@ -139,7 +139,7 @@ impl<'a> Full<'a> {
 
 impl Full<'_> {
     /// Gives it more room.
-    fn grow(&self, bytes: u32) {
+    pub(super) fn grow(&self, bytes: u32) {
         let options = format!("remount,size={bytes}");
         let words = ["-o", &options, &self.0.file("full")];
         assert!(Command::new("mount").args(words).status().unwrap().success());

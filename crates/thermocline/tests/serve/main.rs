@@ -6,6 +6,7 @@
 mod at_rest;
 mod block_devices;
 mod certificates;
+mod changing_volumes;
 mod choosing;
 #[path = "../../../thermocline-nbd/tests/server/client.rs"]
 mod client;

@@ -71,13 +71,13 @@ fn commands_about_ranges_say_what_is_wrong() {
 fn pinned_ranges_survive_a_kill_and_a_restart() {
     let mut cache = Cache::new(11);
     cache.set("policy.name", "lru-inclusive").set("flash.pinned", "1MiB");
-    for shards in [1, 2] {
-        let engine = cache.set("shards", shards).start_with(&["--force-init"]);
+    for shards in [1_u8, 2] {
+        let engine = cache.set("shards", i64::from(shards)).start_with(&["--force-init"]);
         let said = command(&cache, "pin", "4MiB+512KiB");
         assert!(said.contains("128 of its 128 pages are in the cache"), "{said}");
         let mut client = engine.client();
         for page in 0..2816 {
-            client.write(page * PAGE, &[shards as u8; 4096]).unwrap();
+            client.write(page * PAGE, &[shards; 4096]).unwrap();
         }
         flush(&mut client);
         assert_eq!(engine.status()["pinned_pages"], 128);
@@ -91,7 +91,7 @@ fn pinned_ranges_survive_a_kill_and_a_restart() {
         });
         let before = status["devices"]["backing"]["reads"].clone();
         for page in 1024..1152 {
-            assert_eq!(client.read(page * PAGE, 4096).unwrap(), [shards as u8; 4096]);
+            assert_eq!(client.read(page * PAGE, 4096).unwrap(), [shards; 4096]);
         }
         let after = engine.status()["devices"]["backing"]["reads"].clone();
         assert_eq!(before, after, "reads of pinned pages need no backing store");

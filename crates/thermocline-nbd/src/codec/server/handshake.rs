@@ -132,8 +132,8 @@ pub struct Handshake {
     client_flags: u16,
     is_encrypted: bool,
     is_structured: bool,
-    /// The export for which contexts were selected.
-    contexts: Option<(usize, Contexts)>,
+    /// The name of the export for which contexts were selected: the offer may change meanwhile.
+    contexts: Option<(String, Contexts)>,
     options: u32,
 }
 
@@ -423,8 +423,8 @@ impl Handshake {
         if self.is_structured {
             flags |= transmission_flag::SEND_DF;
         }
-        let contexts = match self.contexts {
-            Some((of, contexts)) if of == export => contexts,
+        let contexts = match &self.contexts {
+            Some((of, contexts)) if *of == offer.exports[export].name => *contexts,
             _ => Contexts::default(),
         };
         let cooperates = contexts.has_cooperation;
@@ -470,7 +470,7 @@ impl Handshake {
             put_reply(output, number, option_reply::META_CONTEXT, &item);
         }
         if is_set {
-            self.contexts = Some((index, contexts));
+            self.contexts = Some((offer.exports[index].name.clone(), contexts));
         }
         put_reply(output, number, option_reply::ACK, &[]);
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,6 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use thermocline_engine::Uuid;
 
 use super::advice;
-use super::config::Volumes;
 use super::exposition::{Common, Format};
 use super::history::History;
 use super::http::{Connection, Request, empty, not_allowed, response};
@@ -49,37 +48,48 @@ struct Posted {
     history: Arc<History>,
 }
 
-/// The boards of all volumes.
+/// The boards of all volumes, which may come and go.
 #[derive(Clone, Debug)]
 pub(crate) struct Boards {
-    each: Vec<(String, Board)>,
+    each: Arc<RwLock<Vec<(String, Board)>>>,
     are_named: bool,
 }
 
 impl Boards {
-    /// Empty boards for the volumes of a configuration.
-    pub(crate) fn new(configs: &Volumes) -> Self {
-        let each = configs.names().map(|name| (name.to_owned(), Board::default())).collect();
-        Self { each, are_named: configs.are_named() }
+    /// Create a place for boards.
+    pub(crate) fn new(are_named: bool) -> Self {
+        Self { each: Arc::default(), are_named }
     }
 
-    /// Return the board of each volume, in the order of the configuration.
-    pub(crate) fn each(&self) -> impl Iterator<Item = &Board> {
-        self.each.iter().map(|(_, board)| board)
+    /// Show the board of one more volume.
+    pub(crate) fn add(&self, name: &str, board: Board) {
+        let mut each = self.each.write().unwrap_or_else(PoisonError::into_inner);
+        each.push((name.to_owned(), board));
+    }
+
+    /// Show the board of a volume no longer.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut each = self.each.write().unwrap_or_else(PoisonError::into_inner);
+        each.retain(|(other, _)| other != name);
+    }
+
+    /// Return the boards as they are now, by the names of their volumes.
+    fn read(&self) -> Vec<(String, Board)> {
+        self.each.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Return the names of the volumes, if they are named.
-    fn names(&self) -> Vec<&str> {
-        self.each.iter().filter(|_| self.are_named).map(|(name, _)| &**name).collect()
+    fn names(&self) -> Vec<String> {
+        self.read().into_iter().filter(|_| self.are_named).map(|(name, _)| name).collect()
     }
 
     /// Return the board of the volume that a query names, or the only board if it names none.
-    fn of(&self, query: &str) -> Result<&Board, Refusal> {
+    fn of(&self, query: &str) -> Result<Board, Refusal> {
         let refusal = |status, text| Err(Refusal(status, text));
         let wanted = query.split('&').find_map(|pair| pair.strip_prefix("volume="));
         let known = self.names().join(", ");
-        match (wanted, &*self.each) {
-            (None, [(_, board)]) => Ok(board),
+        match (wanted, &*self.read()) {
+            (None, [(_, board)]) => Ok(board.clone()),
             (None, _) => refusal(
                 StatusCode::BAD_REQUEST,
                 format!("several volumes are served: add ?volume=NAME; the volumes are: {known}\n"),
@@ -89,7 +99,7 @@ impl Boards {
                 "one backing store without a name is served: ask without a volume\n".to_owned(),
             ),
             (Some(wanted), each) => match each.iter().find(|(name, _)| name == wanted) {
-                Some((_, board)) => Ok(board),
+                Some((_, board)) => Ok(board.clone()),
                 None => refusal(
                     StatusCode::NOT_FOUND,
                     format!("there is no such volume; the volumes are: {known}\n"),
@@ -233,15 +243,16 @@ type Answered = Result<Response<String>, Refusal>;
 fn people(request: &Request, source: &Source) -> Answered {
     let boards = &source.boards;
     // Whoever names no volume sees the first one, with links to the others.
-    let first = boards.each.first().map(|(_, board)| board);
+    let first = boards.read().into_iter().next().map(|(_, board)| board);
     let board = if request.query.contains("volume=") { None } else { first };
     let posted = board.map_or_else(|| boards.of(&request.query), Ok)?.read();
     let nonce = Uuid::new_v4().simple().to_string();
+    let names = boards.names();
     let html = page::render(&View {
         status: &posted.status,
         history: &posted.history,
         process: &source.process,
-        volumes: &boards.names(),
+        volumes: &names.iter().map(String::as_str).collect::<Vec<_>>(),
         date: &httpdate::fmt_http_date(SystemTime::now()),
         nonce: &nonce,
     });
@@ -267,7 +278,7 @@ fn prometheus(request: &Request, source: &Source) -> Answered {
     } else {
         (Format::Prometheus, PLAIN_TYPE)
     };
-    let statuses = source.boards.each().map(|board| board.read().status).collect();
+    let statuses = source.boards.read().into_iter().map(|(_, board)| board.read().status).collect();
     let common = if source.boards.are_named { Common::Volume } else { Common::Nothing };
     match metrics::render(statuses, common, format) {
         Ok(text) => Ok(response(StatusCode::OK, media_type, text)),
@@ -313,12 +324,13 @@ mod tests {
 
     /// Boards of volumes with these names; an empty name is that of a server without volumes.
     fn boards(names: &[&str]) -> Boards {
-        let each = names.iter().map(|name| {
+        let boards = Boards::new(names != [""]);
+        for name in names {
             let board = Board::default();
             board.post(Status { export: (*name).to_owned(), ..Status::default() });
-            ((*name).to_owned(), board)
-        });
-        Boards { each: each.collect(), are_named: names != [""] }
+            boards.add(name, board);
+        }
+        boards
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::config::{Config, Volumes};
 use super::http::{Connection, Request, empty, not_allowed, response};
 use super::new_flash::{NewFlash, new_flash};
-use super::ranges::{RangeOrder, RangeResults, Ranges};
+use super::ranges::{RangeOrder, RangeResults, VolumeRanges};
 
 /// Paths of the orders.
 pub(crate) const REPLACE: &str = "/replace";
@@ -90,8 +90,8 @@ enum Order {
 #[derive(Clone)]
 pub(super) struct Control {
     shared: Arc<Mutex<Shared>>,
-    /// The names of the volumes, and their orders.
-    volumes: Arc<[(String, Arc<Ranges>)]>,
+    /// Orders about ranges, by volume.
+    volumes: VolumeRanges,
 }
 
 struct Shared {
@@ -108,11 +108,7 @@ struct Shared {
 
 impl Control {
     /// Create an empty list of orders.
-    pub(super) fn new(
-        configs: &Volumes,
-        volumes: Vec<(String, Arc<Ranges>)>,
-        backing_bytes: u64,
-    ) -> Self {
+    pub(super) fn new(configs: &Volumes, volumes: VolumeRanges, backing_bytes: u64) -> Self {
         let config = configs.shared().clone();
         let shared = Shared {
             flash: config.flash.as_ref().map(|flash| flash.path.clone()),
@@ -122,7 +118,7 @@ impl Control {
             ordered: None,
             is_replacing: false,
         };
-        Self { shared: Arc::new(Mutex::new(shared)), volumes: volumes.into() }
+        Self { shared: Arc::new(Mutex::new(shared)), volumes }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
@@ -251,20 +247,12 @@ impl Control {
 
     /// Gives an order about a range to the shards of its volume.
     fn command_range(&self, order: &RangeOrder) -> Result<RangeResults> {
-        let names = || self.volumes.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
         let has_volumes = self.lock().has_volumes;
-        let found = match (&order.volume, &*self.volumes) {
-            (Some(_), _) if !has_volumes => bail!("the server has no volumes: leave --volume out"),
-            (None, [only]) => only,
-            (None, _) => bail!("name a volume with --volume, of: {}", names()),
-            (Some(wanted), volumes) => {
-                let found = volumes.iter().find(|(name, _)| name == wanted);
-                found.with_context(|| {
-                    format!("unknown volume `{wanted}`: the server has {}", names())
-                })?
-            }
-        };
-        found.1.order(order)
+        ensure!(
+            has_volumes || order.volume.is_none(),
+            "the server has no volumes: leave --volume out"
+        );
+        self.volumes.find(order.volume.as_deref())?.order(order)
     }
 
     /// Opens and sets up the new flash while the old one is in use.

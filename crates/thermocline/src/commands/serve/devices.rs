@@ -15,7 +15,7 @@ use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
-use thermocline_engine::{FlashError, FlashSet, Frames, Layout, Operation, Options, Uuid};
+use thermocline_engine::{FlashError, FlashSet, Frames, Layout, Operation, Options, Storage, Uuid};
 use thermocline_nbd::backing::NbdDriver;
 use tracing::{info, warn};
 
@@ -204,6 +204,7 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     let mut options = Options::new(pages, ram_pages, flash_pages, config.policy_options()?);
     options.pinned_pages = config.pinned_pages()?;
     options.page_bytes = u32::try_from(page_bytes).expect("pages were checked");
+    options.spare_ram_pages = config.ram.spare_pages;
     options.write_mode = config.write_mode.into_engine();
     options.cleaning = config.cleaning.now();
     let timeout_ns = config.backing.timeout().as_nanos();
@@ -224,18 +225,21 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
 /// Sets up a flash that holds nothing anybody wants, by the options of any of its shards, which are alike:
 /// [`Step::SetUpFlash`](thermocline_engine::Step::SetUpFlash).
 pub(super) fn initialise(
-    file: &mut DeviceFile,
+    storage: &mut dyn Storage,
     cache: Uuid,
     options: &Options,
 ) -> Result<FlashSet, FlashError> {
     let layout = Layout::new(options.slots(), options.page_bytes);
     let map = options.share.map;
-    let bytes = FlashSet::bytes(&layout, &map);
-    // A start that was killed may have left an empty or blank file of another size.
-    file.reserve(bytes)?;
-    let flash = FlashSet::initialise(file, cache, layout, map, options.size_bytes())?;
-    info!(bytes, "set up the flash");
+    let flash = FlashSet::initialise(storage, cache, layout, map, options.size_bytes())?;
+    info!(bytes = set_bytes(options), "set up the flash");
     Ok(flash)
+}
+
+/// Return the bytes that all shards need on the flash, by the options of any of them.
+pub(super) fn set_bytes(options: &Options) -> u64 {
+    let layout = Layout::new(options.slots(), options.page_bytes);
+    FlashSet::bytes(&layout, &options.share.map)
 }
 
 /// Create one driver for the flash, if there is one, and a backing store that is a file. It takes the locked

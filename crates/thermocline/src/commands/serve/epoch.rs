@@ -48,6 +48,16 @@ pub(crate) enum FlashFile {
     Joint(JointFile),
 }
 
+impl FlashFile {
+    /// Return it as anything that can be read, written and synced.
+    pub(crate) fn as_storage(&mut self) -> &mut dyn Storage {
+        match self {
+            Self::Alone(file) => file,
+            Self::Joint(file) => file,
+        }
+    }
+}
+
 /// A flash whose epoch has still to begin.
 #[derive(Debug)]
 pub(crate) struct FoundFlash {
@@ -62,11 +72,7 @@ impl FoundFlash {
     /// Takes the steps [`BeginEpoch`](thermocline_engine::Step::BeginEpoch) and
     /// [`WriteNote`](thermocline_engine::Step::WriteNote).
     fn begin(mut self) -> Result<FlashSet> {
-        let file: &mut dyn Storage = match &mut self.file {
-            FlashFile::Alone(file) => file,
-            FlashFile::Joint(file) => file,
-        };
-        self.flash.take_over(file).context(self.place)?;
+        self.flash.take_over(self.file.as_storage()).context(self.place)?;
         self.note.begin()?;
         Ok(self.flash)
     }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use thermocline_core::{Op, Tier};
 use thermocline_engine::counters::{COUNTER_FIGURES, PURPOSE_NAMES, TRANSFER_FIGURES, Transfers};
 use thermocline_engine::figures::SHARD_FIGURES;
+use thermocline_engine::shadow::{Estimate, Shadows};
 use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, Shard, WriteMode};
 use thermocline_nbd::cached::Meter;
 use tracing::{info, warn};
@@ -18,7 +19,7 @@ use super::record::Recording;
 use super::shadows::{Wanted, Watching};
 use super::status::{
     ChoosingStatus, DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier,
-    Status,
+    SharingStatus, Status,
 };
 
 /// An incident ends when nothing has failed for so long.
@@ -38,6 +39,8 @@ pub(crate) struct Instruments {
     flash_incident: Shared<Incident>,
     /// Number of changes of the candidate in force that were logged.
     switches_logged: Shared<u64>,
+    /// The share of RAM, if that moves.
+    sharing: Shared<Option<SharingStatus>>,
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -56,6 +59,8 @@ struct Observed {
     shadows: Option<Watching>,
     /// When they began.
     shadow_start: Option<Instant>,
+    /// The policy in force with other sizes of RAM.
+    curve: Option<Shadows>,
     recording: Option<Recording>,
     note: Option<Arc<Note>>,
     /// The number of the shard.
@@ -107,6 +112,7 @@ impl Instruments {
             flash_rated_written_bytes: Shared::new(Mutex::new(config.flash_rated_written_bytes()?)),
             flash_incident: Shared::default(),
             switches_logged: Shared::default(),
+            sharing: Shared::default(),
         };
         instruments.set_recording(config.record.as_ref(), shard.options())?;
         shard.observe(Box::new(move |event| lock(&observed).see(event)));
@@ -166,6 +172,25 @@ impl Instruments {
         if !all_stay {
             observed.shadow_start = Some(Instant::now());
         }
+    }
+
+    /// Begins another live curve, or has none.
+    pub(crate) fn set_curve(&self, curve: Option<Shadows>) {
+        lock(&self.observed).curve = curve;
+    }
+
+    /// Return the number of accesses that the live curve has seen, and the I/O time in milliseconds that each
+    /// of its sizes would have needed.
+    pub(crate) fn curve_ms(&self) -> Option<(u64, Vec<f64>)> {
+        let estimates = lock(&self.observed).curve.as_ref()?.estimates();
+        let accesses = estimates.first()?.accesses;
+        let needed_ms = |one: &Estimate| one.io_ms_per_access * one.accesses as f64;
+        Some((accesses, estimates.iter().map(needed_ms).collect()))
+    }
+
+    /// Shows how the share of RAM moves.
+    pub(crate) fn set_sharing(&self, sharing: SharingStatus) {
+        *lock(&self.sharing) = Some(sharing);
     }
 
     /// Judges the wear of the flash by another rating.
@@ -248,6 +273,7 @@ impl Instruments {
             clients: clients as u64,
             gauges,
             choosing,
+            sharing: lock(&self.sharing).clone(),
             shadow_sample: shadows.map_or(0.0, |watching| watching.shadows.rate()),
             shadow_start_s: observed
                 .shadow_start
@@ -292,9 +318,10 @@ impl Observed {
             Event::Bypass { now, page, op, pages } => (now, page, op, pages),
             Event::Request { .. } | Event::FlashFailed { .. } | Event::Background { .. } => return,
         };
-        if let Some(watching) = &mut self.shadows {
+        let watching = self.shadows.as_mut().map(|watching| &mut watching.shadows);
+        for shadows in watching.into_iter().chain(&mut self.curve) {
             for page in first..first + pages {
-                watching.shadows.access(page, op, now);
+                shadows.access(page, op, now);
             }
         }
     }

@@ -27,27 +27,20 @@ pub(super) struct Ways {
     pub(super) devices: Vec<Ublk>,
 }
 
-/// The servers of all shards, and what else leads to them.
-pub(super) type Listening = (Vec<Server<Service>>, Ways);
-
 /// Opens all places to listen at. There is a server for each shard, with that shard of each volume; the
-/// first one accepts the clients of all, and their limits are shared out. The place where virtual machines
-/// connect is open as long as what is returned for it.
+/// first one accepts the clients of all, and their limits are shared out.
 pub(super) fn listen(
     configs: &Volumes,
-    services: Vec<Vec<Sharded<AnyDriver>>>,
-) -> Result<Listening> {
+    volumes: Vec<Vec<Export<Service>>>,
+) -> Result<Vec<Server<Service>>> {
     let config = configs.shared();
     let nbd = &config.nbd;
     let shards = usize::from(config.shards.get());
     let clients_max = nbd.clients.unwrap_or(Settings::default().clients_max);
     let settings = settings(config, clients_max, shards)?;
-    let mut ways = Ways::default();
     let mut exports: Vec<Vec<Export<Service>>> = (0..shards).map(|_| vec![]).collect();
-    for (config, services) in configs.each().iter().zip(services) {
-        let added = export(config, services, &mut ways);
-        let added = configs.within(config, added)?;
-        exports.iter_mut().zip(added).for_each(|(exports, export)| exports.push(export));
+    for volume in volumes {
+        exports.iter_mut().zip(volume).for_each(|(exports, export)| exports.push(export));
     }
     let servers = exports.into_iter().map(|exports| Server::new(settings.clone(), exports));
     let mut servers = servers.collect::<Result<Vec<_>, _>>()?;
@@ -72,7 +65,7 @@ pub(super) fn listen(
         let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "waiting for clients");
     }
-    Ok((servers, ways))
+    Ok(servers)
 }
 
 /// Settings of each server: what is bounded for all clients is divided by the number of shards.
@@ -95,8 +88,9 @@ fn settings(config: &Config, clients_max: usize, shards: usize) -> Result<Settin
     })
 }
 
-/// Return the export of a volume in each server, with its doors besides the NBD sockets.
-fn export(
+/// Return the export of a volume in each server, with its doors besides the NBD sockets. The socket for virtual
+/// machines is open as long as `ways` keeps it.
+pub(super) fn export(
     config: &Config,
     services: Vec<Sharded<AnyDriver>>,
     ways: &mut Ways,

@@ -12,17 +12,14 @@ use thermocline_nbd::server::{Handle, Server, ServerError};
 use tracing::error;
 
 use super::board::Board;
-use super::cleaning::CleaningSection;
+use super::changes::Changes;
 use super::config::Config;
-use super::epoch::Begins;
-use super::instruments::Instruments;
-use super::kept_note::Note;
-use super::ranges::Ranging;
 use super::reloading::{reload, take_over};
 use super::replacing::Replacing;
 use super::status::Status;
+use super::volume::{Part, Seat};
 use super::watchdog::Watchdog;
-use super::{Service, Serving, Volume};
+use super::{Service, Serving};
 
 impl Config {
     /// Refuses what several shards cannot serve.
@@ -47,77 +44,50 @@ impl Config {
     }
 }
 
-/// The place of a volume in the thread of one of its shards.
-pub(super) struct Seat<'a> {
-    pub(super) begins: Begins,
-    pub(super) instruments: &'a Instruments,
-    pub(super) cleaning: CleaningSection,
-    ranging: Ranging,
-}
-
-impl<'a> Seat<'a> {
-    /// Create the seat of a shard that has not begun to serve.
-    pub(super) fn new(begins: Begins, instruments: &'a Instruments, config: &Config) -> Self {
-        let (cleaning, ranging) = (config.cleaning, Ranging::default());
-        Self { begins, instruments, cleaning, ranging }
-    }
-
-    /// Does the work of every shard between the requests of its clients.
-    fn look(&mut self, serving: &Serving<'_>, volume: usize, service: &mut Service) {
-        self.begins.look(service.inner_mut().engine_mut().shard_mut(), serving.all);
-        let Volume { note, ranges, .. } = &serving.volumes[volume];
-        share_failure(note.as_deref(), service);
-        self.ranging.advance(ranges, service.inner_mut().engine_mut().shard_mut());
-    }
-
-    /// Cleans as it should now, and posts a snapshot.
-    fn post(&self, serving: &Serving<'_>, volume: usize, service: &mut Service, clients: usize) {
-        let engine = service.inner_mut().engine_mut();
-        self.cleaning.apply(engine.shard_mut());
-        let shard = engine.shard().options().share.index.into();
-        let status = self.instruments.status(engine, clients);
-        serving.volumes[volume].snapshots.post(shard, status);
-    }
-}
-
 /// A thread with its clients: it has one shard of each volume.
-pub(super) struct Member<'a> {
+pub(super) struct Member {
     pub(super) number: usize,
     pub(super) server: Server<Service>,
-    /// One per volume, in the order of the server's exports.
-    pub(super) seats: Vec<Seat<'a>>,
+    /// Seats of the volumes that it serves.
+    pub(super) seats: Vec<Seat>,
 }
 
-impl Member<'_> {
+impl Member {
     /// Serve as any thread but the first until all are to stop.
     ///
     /// # Errors
-    /// As [`Server::run`].
+    /// As [`Server::run`]; or it cannot serve its shard of a new volume, of which the others would wait for
+    /// this one.
     pub(super) fn run(&mut self, serving: &Serving<'_>) -> Result<(), ServerError> {
         let Self { number, server, seats } = self;
         let own = server.handle();
-        server.run(|services| {
-            for (volume, (seat, service)) in seats.iter_mut().zip(services).enumerate() {
-                let Volume { span, news, .. } = &serving.volumes[volume];
-                let _span = span.enter();
-                seat.look(serving, volume, service);
-                if let Some(config) = news.take(*number) {
-                    match take_over(&config, None, service, seat.instruments) {
-                        Ok(()) => seat.cleaning = config.cleaning,
-                        Err(error) => {
-                            let error = format!("{error:#}");
-                            error!(
-                                error,
-                                shard = number,
-                                "kept the old configuration of the shard"
-                            );
-                        }
+        let mut failed = Ok(());
+        server.run(|exports| {
+            for part in serving.inboxes.take(*number) {
+                match part.sit_down(exports) {
+                    Ok(seat) => seats.push(seat),
+                    Err(error) => {
+                        failed = Err(error);
+                        serving.all.stop();
                     }
                 }
-                seat.post(serving, volume, service, serving.clients(&own, volume));
             }
+            seats.retain_mut(|seat| {
+                let span = seat.volume.span.clone();
+                let _span = span.enter();
+                seat.look(serving, exports.service_mut(seat.place));
+                if seat.depart(exports, *number) {
+                    serving.all.wake();
+                    return false;
+                }
+                seat.take_news(*number, exports.service_mut(seat.place));
+                let clients = serving.clients(&own, exports, seat.place);
+                seat.post(exports.service_mut(seat.place), clients);
+                true
+            });
             serving.beats.beat(*number);
-        })
+        })?;
+        failed
     }
 
     /// Serve as the first thread, which also posts snapshots and takes orders, until all are to stop.
@@ -128,40 +98,42 @@ impl Member<'_> {
         &mut self,
         serving: &Serving<'_>,
         wants_reload: &AtomicBool,
+        changes: &mut Changes,
         watchdog: &mut Watchdog,
     ) -> Result<(), ServerError> {
         let Self { server, seats, .. } = self;
         let mut replacing = Replacing::default();
         let own = server.handle();
-        server.run(|services| {
+        server.run(|exports| {
             if serving.beats.all_beat() {
                 watchdog.beat();
             }
-            for (volume, (seat, service)) in seats.iter_mut().zip(&mut *services).enumerate() {
-                let _span = serving.volumes[volume].span.enter();
-                seat.look(serving, volume, service);
+            for seat in &mut *seats {
+                let span = seat.volume.span.clone();
+                let _span = span.enter();
+                seat.look(serving, exports.service_mut(seat.place));
             }
             if wants_reload.swap(false, Ordering::AcqRel)
-                && let Err(error) = reload(serving, services, seats)
+                && let Err(error) = reload(serving, exports, seats, changes)
             {
                 error!(error = format!("{error:#}"), "kept the old configuration");
             }
-            for (volume, (seat, service)) in seats.iter_mut().zip(services).enumerate() {
-                let _span = serving.volumes[volume].span.enter();
-                if volume == 0 {
-                    let note = serving.volumes[volume].note.as_deref();
-                    replacing.advance(serving.control, service, note);
+            seats.extend(changes.take_added(serving, exports));
+            seats.retain_mut(|seat| {
+                let volume = Arc::clone(&seat.volume);
+                let _span = volume.span.enter();
+                let stays = !seat.depart(exports, 0);
+                if stays {
+                    let service = exports.service_mut(seat.place);
+                    replacing.advance(serving.control, service, volume.note.as_deref());
+                    let clients = serving.clients(&own, exports, seat.place);
+                    seat.post(exports.service_mut(seat.place), clients);
                 }
-                seat.post(serving, volume, service, serving.clients(&own, volume));
-            }
+                stays
+            });
+            changes.advance(serving);
+            changes.share(exports, seats);
         })
-    }
-}
-
-/// Give up this shard's flash if the flash has failed another shard.
-fn share_failure(note: Option<&Note>, service: &mut Service) {
-    if note.is_some_and(Note::has_failed) {
-        service.inner_mut().engine_mut().shard_mut().give_up_flash();
     }
 }
 
@@ -186,7 +158,7 @@ impl Snapshots {
     }
 
     /// Store the newer snapshot of a shard. Once all shards have one, post their sum.
-    fn post(&self, shard: usize, status: Status) {
+    pub(super) fn post(&self, shard: usize, status: Status) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest[shard] = Some(status);
         if newest.iter().all(Option::is_some) {
@@ -216,8 +188,44 @@ impl News {
         }
     }
 
+    /// Return the number of threads that are told.
+    pub(super) const fn threads(&self) -> usize {
+        self.configs.len()
+    }
+
     fn take(&self, shard: usize) -> Option<Arc<Config>> {
         self.configs[shard].lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Seat {
+    /// Takes over a configuration that the first shard took over.
+    fn take_news(&mut self, thread: usize, service: &mut Service) {
+        let Some(config) = self.volume.news.take(thread) else { return };
+        match take_over(&config, None, service, &self.instruments) {
+            Ok(()) => self.cleaning = config.cleaning,
+            Err(error) => {
+                let error = format!("{error:#}");
+                error!(error, shard = thread, "kept the old configuration of the shard");
+            }
+        }
+    }
+}
+
+/// Shards of new volumes, each for the thread that is to serve it.
+pub(super) struct Inboxes(Vec<Mutex<Vec<Part>>>);
+
+impl Inboxes {
+    pub(super) fn new(threads: usize) -> Self {
+        Self((0..threads).map(|_| Mutex::default()).collect())
+    }
+
+    pub(super) fn put(&self, thread: usize, part: Part) {
+        self.0[thread].lock().unwrap_or_else(PoisonError::into_inner).push(part);
+    }
+
+    pub(super) fn take(&self, thread: usize) -> Vec<Part> {
+        std::mem::take(&mut *self.0[thread].lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -112,6 +112,11 @@ const SERVER_FIGURES: &[Figure<Status>] = &[
         "From `flash.rated_writes` or `flash.drive`; absent without them. Together with \
          `flash_lifetime_written_bytes` it shows how long the flash lasts.",
     ),
+    Figure::counter("sharing.moves", "Changes of the share of RAM", |status: &Status| {
+        status.sharing.as_ref().map(|sharing| sharing.moves).into()
+    })
+    .metric("ram_share_moves")
+    .details("Absent unless `ram.size` of the volume is `\"auto\"`."),
     Figure::gauge("writes_held", "State of writes and flushes", |status: &Status| {
         u64::from(status.writes_held).into()
     })

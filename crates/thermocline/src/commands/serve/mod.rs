@@ -3,10 +3,13 @@
 mod advice;
 mod block_device;
 mod board;
+mod changes;
 mod cleaning;
 pub(crate) mod config;
 pub(crate) mod control;
+mod departure;
 pub(crate) mod devices;
+mod ending;
 mod epoch;
 mod exposition;
 pub(crate) mod faults;
@@ -27,51 +30,46 @@ mod regions;
 mod reloading;
 mod replacing;
 mod shadows;
+mod shared_flash;
+mod sharing;
 pub(crate) mod start;
 pub(crate) mod status;
 mod virtual_machines;
+mod volume;
 mod watchdog;
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use sd_notify::NotifyState;
-use thermocline_core::Nanos;
-use thermocline_engine::driver::Driver;
-use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
 use thermocline_nbd::doors::Doored;
-use thermocline_nbd::server::Handle;
+use thermocline_nbd::server::{Exports, Handle};
 use thermocline_nbd::sharded::Sharded;
 use thermocline_ublk::UblkRun;
 use thermocline_vhost::VhostUser;
-use tracing::{Span, error, info, warn};
+use tracing::{info, warn};
 
 use self::board::Boards;
+use self::changes::Changes;
 use self::config::{Config, LogFormat, VhostUserSection, Volumes};
 use self::control::Control;
 use self::devices::AnyDriver;
-use self::instruments::Instruments;
-use self::kept_note::{Left, Note};
-use self::listening::listen;
-use self::members::{Beats, Member, News, Seat, Snapshots, StopsAll};
-use self::opening::Opened;
+use self::ending::{LeftBehind, leave_volumes};
+use self::listening::{Ways, listen};
+use self::members::{Beats, Inboxes, Member, StopsAll};
 use self::page::Process;
-use self::ranges::Ranges;
+use self::ranges::VolumeRanges;
 use self::shadows::Wanted;
+use self::sharing::Sharing;
+use self::volume::{Notes, Prepared, Seat};
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
-
-/// Longest wait of an engine that ends for devices on which no operation succeeds, and the interval between
-/// looks.
-const REST_LIMIT: Duration = Duration::from_secs(20);
-const REST_POLL: Duration = Duration::from_micros(200);
-
-/// The tag of the flush at the end; the tags of clients' requests are small numbers.
-const LAST_FLUSH: u64 = u64::MAX;
 
 /// How often the figures that metrics show are renewed.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
@@ -121,60 +119,51 @@ fn run_server(
 ) -> Result<String> {
     let shared = configs.shared();
     let metrics = shared.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
-    let opened = opening::open(configs, options.force_init)?;
+    let (opened, flash) = opening::open(configs, options.force_init)?;
     let backing_bytes = opened[0].engines[0].shard().options().size_bytes();
-    let boards = Boards::new(configs);
+    let ranges = VolumeRanges::default();
+    let control = Control::new(configs, ranges.clone(), backing_bytes);
+    let boards = Boards::new(configs.are_named());
     let threads = usize::from(shared.shards.get());
-    let (mut volumes, mut instruments, mut services, mut beginnings) =
-        (vec![], vec![], vec![], vec![]);
-    let each = configs.each().iter().zip(boards.each());
-    for (((config, board), mut opened), shadows) in each.zip(opened).zip(shadow_options) {
-        let watched = watch(config, &shadows, &mut opened);
-        let watched = configs.within(config, watched)?;
-        let shards = opened.engines.iter().map(|engine| engine.shard().options().clone());
-        let shards = shards.collect();
-        services.push(join(config, opened.engines, &watched)?);
-        instruments.push(watched);
-        beginnings.push(opened.beginning);
-        volumes.push(Volume {
-            ranges: Arc::new(Ranges::new(config.page_size.0, shards, opened.pins)),
-            name: config.nbd.export.clone(),
-            span: configs.span(config),
-            snapshots: Snapshots::new(board.clone(), threads),
-            news: News::new(threads),
-            note: opened.note,
-        });
+    let mut ways = Ways::default();
+    let mut volumes = vec![];
+    for ((config, opened), shadows) in configs.each().iter().zip(opened).zip(shadow_options) {
+        let prepared = Prepared::new(configs, config, opened, &shadows, &mut ways);
+        let prepared = configs.within(config, prepared)?;
+        boards.add(&prepared.volume.name, prepared.volume.board.clone());
+        ranges.add(&prepared.volume.name, &prepared.volume.ranges);
+        volumes.push(prepared);
     }
-    let orders = volumes.iter().map(|volume| (volume.name.clone(), Arc::clone(&volume.ranges)));
-    let control = Control::new(configs, orders.collect(), backing_bytes);
-    let (servers, ways) = listen(configs, services)?;
+    let servers = listen(configs, volumes.iter_mut().map(Prepared::take_exports).collect())?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
-    for note in volumes.iter().filter_map(|volume| volume.note.as_ref()) {
-        note.is_served_by(all.clone());
-    }
     control.start(all.clone())?;
-    // Clients may connect, and no write is served yet.
-    let begins = beginnings.into_iter().map(|beginning| beginning.start(all.clone(), threads));
-    let begins = begins.collect::<Result<Vec<_>>>()?;
-    if let Some(listener) = metrics {
-        let process = Process { configuration: std::path::absolute(path)?, id: std::process::id() };
-        let address = board::start(listener, boards, process)?;
-        info!(%address, "serving metrics");
-    }
-    let mut members: Vec<Member<'_>> = servers
+    let mut members: Vec<Member> = servers
         .into_iter()
         .enumerate()
         .map(|(number, server)| Member { number, server, seats: vec![] })
         .collect();
-    for ((config, begins), instruments) in configs.each().iter().zip(begins).zip(&instruments) {
-        for ((member, begins), instruments) in members.iter_mut().zip(begins).zip(instruments) {
-            member.seats.push(Seat::new(begins, instruments, config));
+    let notes = Notes::default();
+    for (place, prepared) in volumes.into_iter().enumerate() {
+        let (_, seats) = prepared.begin(&all, &notes)?;
+        for (member, seat) in members.iter_mut().zip(seats) {
+            member.seats.push(Seat { place, ..seat });
         }
     }
+    if let Some(listener) = metrics {
+        let process = Process { configuration: std::path::absolute(path)?, id: std::process::id() };
+        let address = board::start(listener, boards.clone(), process)?;
+        info!(%address, "serving metrics");
+    }
+    let notes_of_all = notes.clone();
+    let shared_changes =
+        changes::Shared { flash, all: all.clone(), boards, ranges, notes: notes_of_all };
+    let changes = Changes::start(shared_changes, Sharing::new(configs)?)?;
     let beats = Beats::new(threads);
+    let inboxes = Inboxes::new(threads);
     let serving = Serving {
-        volumes: &volumes,
+        shards: shared.shards,
         are_named: configs.are_named(),
+        inboxes: &inboxes,
         beats: &beats,
         control: &control,
         options,
@@ -182,36 +171,8 @@ fn run_server(
     };
     let devices = ways.devices.into_iter().map(|device| block_device::begin(device, &all));
     let devices = devices.collect::<Result<Vec<_>>>()?;
-    let served = serve(members, &serving);
+    let served = serve(members, &serving, changes, notes);
     leave_ways(served, ways.machines, devices)
-}
-
-/// Watch the shards of a volume.
-fn watch(config: &Config, shadows: &[Wanted], opened: &mut Opened) -> Result<Vec<Instruments>> {
-    let Opened { engines, note, .. } = opened;
-    let of = |engine: &mut Engine<AnyDriver>| {
-        Instruments::new(config, shadows.to_vec(), note.clone(), engine.shard_mut())
-    };
-    engines.iter_mut().map(of).collect()
-}
-
-/// Joins the shards of a volume to one service in each thread.
-fn join(
-    config: &Config,
-    engines: Vec<Engine<AnyDriver>>,
-    instruments: &[Instruments],
-) -> Result<Vec<Sharded<AnyDriver>>> {
-    let services =
-        Sharded::all(engines, config.shard_map()).context("the shards cannot be joined")?;
-    let terms = config.client_terms()?;
-    let measured = services.into_iter().zip(instruments).map(|(service, watched)| {
-        let service = service.with_meter(watched.meter());
-        match terms {
-            Some(terms) => service.with_clients(terms),
-            None => service,
-        }
-    });
-    Ok(measured.collect())
 }
 
 /// Ends what led to the shards beside the clients' sockets, once these have ended so.
@@ -232,25 +193,13 @@ fn leave_ways(
     Ok(String::new())
 }
 
-/// The state of a volume that the threads share.
-struct Volume {
-    /// The name of the export.
-    name: String,
-    /// Names the volume in the log.
-    span: Span,
-    snapshots: Snapshots,
-    news: News,
-    /// Orders about its ranges.
-    ranges: Arc<Ranges>,
-    note: Option<Arc<Note>>,
-}
-
 /// State that all threads share, except for clients and devices.
 #[derive(Clone, Copy)]
 struct Serving<'a> {
-    volumes: &'a [Volume],
+    shards: NonZeroU16,
     /// `true` if the configuration has `[[volume]]`.
     are_named: bool,
+    inboxes: &'a Inboxes,
     beats: &'a Beats,
     control: &'a Control,
     options: &'a ServeOptions,
@@ -260,19 +209,24 @@ struct Serving<'a> {
 
 impl Serving<'_> {
     /// Count the clients of a thread that use a volume.
-    fn clients(&self, server: &Handle, volume: usize) -> usize {
-        if self.are_named { server.clients_of(volume) } else { server.clients() }
+    fn clients(&self, server: &Handle, exports: &Exports<Service>, place: usize) -> usize {
+        if self.are_named { exports.clients(place) } else { server.clients() }
     }
 }
 
 /// Serves until a signal ends it, and leaves the devices in order.
-fn serve(members: Vec<Member<'_>>, serving: &Serving<'_>) -> Result<()> {
+fn serve(
+    members: Vec<Member>,
+    serving: &Serving<'_>,
+    mut changes: Changes,
+    notes: Notes,
+) -> Result<()> {
     let wants_reload = Arc::new(AtomicBool::new(false));
     watch_signals(serving.all, &wants_reload)?;
-    start_clocks(serving)?;
+    start_clocks(serving.all.clone(), notes)?;
     let mut watchdog = Watchdog::from_environment();
     tell_service_manager(NotifyState::Ready);
-    info!(volumes = serving.volumes.len(), shards = members.len(), "serving");
+    info!(volumes = members[0].seats.len(), shards = members.len(), "serving");
     let mut ended = vec![];
     std::thread::scope(|scope| -> Result<()> {
         let mut members = members.into_iter();
@@ -289,7 +243,7 @@ fn serve(members: Vec<Member<'_>>, serving: &Serving<'_>) -> Result<()> {
         }
         let served = {
             let _stops = StopsAll(serving.all);
-            first.run_first(serving, &wants_reload, &mut watchdog)
+            first.run_first(serving, &wants_reload, &mut changes, &mut watchdog)
         };
         tell_service_manager(NotifyState::Stopping);
         info!("leaving");
@@ -299,196 +253,47 @@ fn serve(members: Vec<Member<'_>>, serving: &Serving<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    let mut left: Vec<Result<Vec<_>>> = serving.volumes.iter().map(|_| Ok(vec![])).collect();
-    let mut drains: Vec<bool> = vec![];
+    let (mut parts, departing) = changes.finish(&mut || watchdog.beat());
+    let mut left = LeftBehind::default();
+    // The first thread comes first: what that took over last counts for all.
     for member in ended {
-        let Member { server, seats, .. } = member?;
-        // What the first thread took over last counts for all.
-        if drains.is_empty() {
-            drains = seats.iter().map(|seat| seat.cleaning.drain_at_exit).collect();
+        let Member { number, server, seats } = member?;
+        let mut services: BTreeMap<usize, Service> =
+            server.into_exports().into_services().collect();
+        for seat in seats {
+            let service = services.remove(&seat.place).context("each seat has its export")?;
+            left.add(service, seat);
         }
-        let services = server.into_services().into_iter();
-        for ((service, mut seat), left) in services.zip(seats).zip(&mut left) {
-            seat.instruments.end_recording();
-            let mut engine = service.into_inner().into_engine();
-            let has_begun = seat.begins.finish(engine.shard_mut());
-            // The others of a volume only say that the first one failed.
-            let engines = std::mem::replace(left, Ok(vec![]));
-            *left = engines.and_then(|mut engines| {
-                has_begun?;
-                engines.push(engine);
-                Ok(engines)
-            });
-        }
+        parts.extend(serving.inboxes.take(number));
     }
-    leave_volumes(left, &drains, serving, &mut watchdog)
-}
-
-/// Leaves the devices of all volumes in order, and says so in their notes. One that could not begin its
-/// epoch was never written to, and does not keep others from that.
-fn leave_volumes(
-    engines: Vec<Result<Vec<Engine<AnyDriver>>>>,
-    drains: &[bool],
-    serving: &Serving<'_>,
-    watchdog: &mut Watchdog,
-) -> Result<()> {
-    let mut not_durable = vec![];
-    let (mut ends, mut failed) = (vec![], Ok(()));
-    for ((engines, drains), volume) in engines.into_iter().zip(drains).zip(serving.volumes) {
-        let engines = match engines {
-            Ok(engines) => engines,
-            Err(error) => {
-                failed = failed.and(Err(error));
-                continue;
-            }
-        };
-        let _span = volume.span.enter();
-        let left = engines.into_iter().map(|engine| leave(engine, *drains, watchdog));
-        let left = left.reduce(|(one, is_durable), (other, is_other_durable)| {
-            (one.and(other), is_durable && is_other_durable)
-        });
-        let (left, is_durable) = left.context("there is a shard at least")?;
-        if !is_durable {
-            not_durable.push(&*volume.name);
-        }
-        ends.extend(volume.note.as_ref().map(|note| (note, left)));
+    for part in parts {
+        let (service, seat) = part.into_parts();
+        left.add(service, seat);
     }
-    // A sync of the flash by the end of a note must not keep a failure from an engine.
-    for (note, left) in ends {
-        failed = failed.and(note.end(left));
-    }
-    failed?;
-    let names =
-        if serving.are_named { format!(" of {}", not_durable.join(", ")) } else { String::new() };
-    ensure!(
-        not_durable.is_empty(),
-        "not everything{names} could be made durable: writes that no client flushed may be lost"
-    );
-    Ok(())
+    leave_volumes(left.into_volumes(departing), serving.are_named, &mut || watchdog.beat())
 }
 
 /// Starts the threads that wake the shards, and that try to write the notes again.
-fn start_clocks(serving: &Serving<'_>) -> Result<()> {
-    let handle = serving.all.clone();
+fn start_clocks(all: Handle, notes: Notes) -> Result<()> {
     std::thread::Builder::new()
         .name("clock".into())
         .spawn(move || {
             loop {
                 std::thread::sleep(SNAPSHOT_INTERVAL);
-                handle.wake();
+                all.wake();
             }
         })
         .context("cannot start the clock's thread")?;
-    let notes: Vec<_> = serving.volumes.iter().filter_map(|volume| volume.note.clone()).collect();
-    if !notes.is_empty() {
-        std::thread::Builder::new()
-            .name("note".into())
-            .spawn(move || {
-                loop {
-                    std::thread::sleep(NOTE_INTERVAL);
-                    for note in &notes {
-                        note.retry();
-                    }
-                }
-            })
-            .context("cannot start the note's thread")?;
-    }
+    std::thread::Builder::new()
+        .name("note".into())
+        .spawn(move || {
+            loop {
+                std::thread::sleep(NOTE_INTERVAL);
+                notes.retry();
+            }
+        })
+        .context("cannot start the note's thread")?;
     Ok(())
-}
-
-/// Makes everything durable, on disk or on flash, and lets go of the devices. Returns how that left the
-/// engine, and whether everything is durable.
-fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -> (Left, bool) {
-    if drains {
-        info!(dirty_pages = engine.shard().dirty_slots(), "writing dirty pages back");
-        engine.shard_mut().drain();
-        come_to_rest(&mut engine, watchdog);
-    }
-    // What is dirty on flash may stay so.
-    let cleaning = engine.shard().options().cleaning;
-    engine.shard_mut().set_cleaning(Cleaning {
-        dirty_ratio_target: 1.0,
-        idle_after: None,
-        ..cleaning
-    });
-    engine.shard_mut().stop();
-    // Clients that are gone left replies; their frames are free from now on.
-    take_reply(&mut engine, LAST_FLUSH);
-    if let Err(error) = engine.submit(Request::flush(LAST_FLUSH), &[]) {
-        error!(%error, "cannot make every write durable");
-    }
-    come_to_rest(&mut engine, watchdog);
-    let flushed = take_reply(&mut engine, LAST_FLUSH);
-    match flushed {
-        Some(Ok(())) => {}
-        Some(Err(error)) => error!(%error, "cannot make every write durable"),
-        None => error!("cannot make every write durable: the flush got no answer"),
-    }
-    let lost = engine.shard().lost_pages();
-    if !lost.is_empty() {
-        warn!(pages = lost.len(), "pages whose newest bytes are lost");
-    }
-    let shard = engine.shard();
-    let is_durable = flushed == Some(Ok(()));
-    if is_durable {
-        info!(dirty_pages = shard.dirty_slots(), "stopped in order");
-    }
-    let left = Left {
-        is_orderly: is_durable && shard.is_idle(),
-        is_clean: is_clean(shard),
-        next_sequence: shard.next_sequence(),
-    };
-    (left, is_durable)
-}
-
-/// Takes all replies, and gives the result of the request with that tag if it is among them.
-fn take_reply<D: Driver>(engine: &mut Engine<D>, tag: u64) -> Option<Result<(), RequestError>> {
-    let mut result = None;
-    while let Some(reply) = engine.next_reply() {
-        if reply.tag == tag {
-            result = Some(reply.result);
-        }
-        engine.release(reply);
-    }
-    result
-}
-
-/// Works until there is nothing left to do, or nothing has succeeded for long: a backing store that is
-/// away must not keep the engine from ending.
-fn come_to_rest(engine: &mut Engine<AnyDriver>, watchdog: &mut Watchdog) {
-    // Reads of the flash bring nothing forward: a page that the backing store refuses is read from there
-    // for each new attempt.
-    let successes = |engine: &Engine<AnyDriver>| {
-        let counters = engine.shard().counters();
-        let backing = counters.backing.reads + counters.backing.writes + counters.backing.syncs;
-        let flash = counters.flash.writes + counters.flash.syncs;
-        [(backing, counters.backing.errors), (flash, counters.flash.errors)]
-            .map(|(operations, errors)| operations.saturating_sub(errors))
-    };
-    let (begun, start) = (engine.shard().now(), Instant::now());
-    let (mut best, mut advanced_at) = (successes(engine), start);
-    while !engine.shard().is_idle() {
-        watchdog.beat();
-        let elapsed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        engine.shard_mut().tick(Nanos(begun.0.saturating_add(elapsed)));
-        if !engine.poll() {
-            std::thread::sleep(REST_POLL);
-        }
-        let now = successes(engine);
-        // Operations in flight count as successes until they fail.
-        if now.iter().zip(&best).any(|(now, best)| now > best) {
-            best = [now[0].max(best[0]), now[1].max(best[1])];
-            advanced_at = Instant::now();
-        } else if advanced_at.elapsed() > REST_LIMIT {
-            error!("devices fail or do not answer");
-            return;
-        }
-    }
-}
-
-/// Return `true` if the backing store has the newest bytes of every page.
-fn is_clean(shard: &Shard) -> bool {
-    shard.dirty_slots() == 0 && shard.undurable_pages() == 0 && shard.lost_pages().is_empty()
 }
 
 /// Tells systemd, if it started this.
@@ -539,30 +344,4 @@ fn watch_signals(handle: &Handle, wants_reload: &Arc<AtomicBool>) -> Result<()> 
         .spawn(work)
         .context("cannot start the signals' thread")?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use thermocline_engine::driver::memory::MemoryDriver;
-    use thermocline_engine::{Options, PolicyOptions};
-
-    use super::*;
-
-    #[test]
-    fn the_last_flush_is_told_from_what_clients_left() {
-        let policy = PolicyOptions::named("lru").unwrap();
-        let shard = Shard::new(Options::new(64, 8, 0, policy)).unwrap();
-        let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 64 << 12);
-        let mut engine = Engine::new(shard, driver);
-        engine.submit(Request::read(0, 0, 4096), &[]).unwrap();
-        engine.submit(Request::flush(1), &[]).unwrap();
-        engine.wait_until_idle();
-        assert_eq!(take_reply(&mut engine, LAST_FLUSH), None, "others' replies are not its own");
-        engine.submit(Request::write(2, 0, 4096), &[1; 4096]).unwrap();
-        engine.submit(Request::flush(LAST_FLUSH), &[]).unwrap();
-        engine.submit(Request::flush(3), &[]).unwrap();
-        engine.wait_until_idle();
-        assert_eq!(take_reply(&mut engine, LAST_FLUSH), Some(Ok(())));
-        assert!(engine.next_reply().is_none(), "every reply was taken");
-    }
 }

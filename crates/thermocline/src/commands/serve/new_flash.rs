@@ -9,7 +9,7 @@ use thermocline_engine::{Flash, FlashError, FlashSet, PolicyOptions, Uuid};
 
 use super::config::Config;
 use super::control::ReplaceOrder;
-use super::devices::{initialise, lock_flash, options};
+use super::devices::{initialise, lock_flash, options, set_bytes};
 use crate::bytes::Bytes;
 
 /// A flash that was set up, and holds nothing yet.
@@ -70,6 +70,8 @@ pub(crate) fn new_flash(
             return Err(anyhow::Error::new(error).context(context).context(in_flash()));
         }
     }
+    // An earlier try may have left an empty or blank file of another size.
+    file.reserve(set_bytes(&options)).with_context(in_flash)?;
     let contents = initialise(&mut file, Uuid::new_v4(), &options).with_context(in_flash)?;
     let contents = contents.into_only().with_context(in_flash)?;
     Ok(NewFlash {

@@ -5,25 +5,27 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::Driver as _;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
-use thermocline_engine::driver::joint::{JointDriver, JointFile, JointMember, JointSyncs};
+use thermocline_engine::driver::joint::{JointDriver, JointMember, JointSyncs};
 use thermocline_engine::{
-    Device, Engine, Fingerprint, Flash, FlashError, FlashSet, Layout, OpenError, Operation,
-    Options, Plan, Shard, SideFile, Step, Uuid,
+    Device, Engine, Fingerprint, Flash, FlashError, FlashSet, OpenError, Operation, Options, Plan,
+    Shard, SideFile, Step, Storage, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
 
 use super::config::{Config, IoEngine, Mode, Volumes};
-use super::devices::{AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options};
-use super::epoch::{Beginning, FirstNote, FlashFile, FoundFlash};
+use super::devices::{
+    AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options, set_bytes,
+};
+use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::kept_note::Note;
 use super::pins::PinFile;
 use super::regions::{Region, Regions, check_single};
+use super::shared_flash::SharedFlash;
 use super::start::{self, BackingAtEnd};
 use crate::backing::BackingLocation;
 use crate::note::NotePlace;
@@ -72,11 +74,12 @@ struct Planned<'a> {
     plan: Plan,
 }
 
-/// Opens the devices of all volumes, and recovers what the flash holds.
+/// Opens the devices of all volumes, and recovers what the flash holds. Returns the flash for volumes that
+/// come and go later.
 ///
 /// # Errors
 /// A device that cannot be opened or must not be used; the error names the remedy.
-pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
+pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<(Vec<Opened>, SharedFlash)> {
     let mut stores: Vec<Store<'_>> = vec![];
     for config in volumes.each() {
         let _span = volumes.span(config).entered();
@@ -96,6 +99,11 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
         }
         (None, _) => None,
     };
+    if let (Some(regions), Some(flash)) = (&mut regions, &flash) {
+        for store in &stores {
+            regions.give_up_left(flash, store.name(), store.load()?)?;
+        }
+    }
     let mut planned = vec![];
     for store in stores {
         let config = store.config;
@@ -105,18 +113,64 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<Vec<Opened>> {
         planned.push(volumes.within(config, plan)?);
     }
     if let (Some(regions), Some(flash)) = (&mut regions, &mut flash) {
-        regions.apply(flash).with_context(|| in_flash(volumes))?;
+        let mut storage = flash.try_clone()?;
+        regions.apply(flash, &mut storage).with_context(|| in_flash(volumes))?;
     }
-    let mut shared = SharedFlash::start(flash, &planned)?;
+    // Volumes that come later write to it, too.
+    let is_shared = volumes.are_named() || volumes.shared().shards.get() > 1;
+    let path = volumes.each().iter().find_map(|config| config.flash.as_ref());
+    let mut shared = SharedFlash::start(flash, path.map(|flash| flash.path.clone()), is_shared)?;
     let mut opened = vec![];
     for planned in planned {
         let config = planned.store.config;
         let _span = volumes.span(config).entered();
         let region = regions.as_ref().and_then(|regions| regions.of(planned.store.name()));
-        let volume = planned.open(&mut shared, region);
+        let volume = planned.open(&shared, region);
         opened.push(volumes.within(config, volume)?);
     }
-    Ok(opened)
+    if !volumes.are_named() {
+        // Another flash may take its place, and then nobody may hold it.
+        shared.let_go();
+    }
+    Ok((opened, shared))
+}
+
+/// Opens the devices of one more volume while others are served. Its region is made on the flash if it has
+/// none.
+///
+/// # Errors
+/// A device that cannot be opened or must not be used; the error names the remedy. A region that was made
+/// stays, empty, for the next try.
+pub(super) fn open_one(shared: &SharedFlash, config: &Config) -> Result<Opened> {
+    let store = Store::find(config, &[])?;
+    let in_flash = store.in_flash();
+    let file = shared.file_for(config).with_context(|| in_flash.clone())?;
+    if let (Some(flash), Some(backing)) = (&file, &config.backing.path) {
+        ensure!(
+            !flash.is_at(backing)?,
+            "{in_flash}: it is the backing store too: it was given twice"
+        );
+    }
+    let mut regions = match &file {
+        Some(flash) => {
+            let wanted = (store.name(), store.region_bytes());
+            let mut flash = flash.try_clone()?;
+            let regions = Regions::read_one(&mut flash, wanted);
+            let mut regions = regions.with_context(|| in_flash.clone())?;
+            regions.give_up_left(&flash, store.name(), store.load()?)?;
+            Some(regions)
+        }
+        None => None,
+    };
+    let region = regions.as_ref().and_then(|regions| regions.of(store.name()));
+    let planned = store.plan(file.as_ref(), region, false)?;
+    if let (Some(regions), Some(flash)) = (&mut regions, &file) {
+        // The others write to the flash, so its syncs are joint.
+        let mut storage = shared.storage(flash.try_clone()?)?;
+        regions.apply(flash, storage.as_storage()).with_context(|| in_flash)?;
+    }
+    let region = regions.as_ref().and_then(|regions| regions.of(planned.store.name()));
+    planned.open(shared, region)
 }
 
 /// Return the words that precede an error of the flash.
@@ -145,35 +199,6 @@ fn lock_shared(volumes: &Volumes, stores: &[Store<'_>]) -> Result<Option<DeviceF
 
 const fn caching(config: &Config) -> Caching {
     if config.io.direct { Caching::Direct } else { Caching::Buffered }
-}
-
-/// The flash that is open, and the syncs of all who write to it.
-struct SharedFlash {
-    file: Option<DeviceFile>,
-    /// None if there is one writer.
-    syncs: Option<JointSyncs>,
-    /// Members of the syncs that were given out.
-    given: usize,
-    /// Set once the flash failed a volume: all give it up.
-    has_failed: Arc<AtomicBool>,
-}
-
-impl SharedFlash {
-    fn start(file: Option<DeviceFile>, planned: &[Planned<'_>]) -> Result<Self> {
-        let with_flash = planned.iter().filter(|planned| planned.store.has_flash());
-        let shards: usize = with_flash.clone().map(|planned| planned.store.each.len()).sum();
-        // Each volume's start writes to the flash, too.
-        let members = shards + with_flash.count();
-        let syncs = file.as_ref().filter(|_| shards > 1);
-        let syncs = syncs.map(|file| JointSyncs::start(file, members)).transpose()?;
-        Ok(Self { file, syncs, given: 0, has_failed: Arc::default() })
-    }
-
-    fn member(&mut self) -> Option<JointMember> {
-        let member = self.syncs.as_ref()?.member(self.given);
-        self.given += 1;
-        Some(member)
-    }
 }
 
 impl<'a> Store<'a> {
@@ -221,9 +246,7 @@ impl<'a> Store<'a> {
 
     /// Return the bytes that the volume needs on the flash.
     fn region_bytes(&self) -> u64 {
-        let options = &self.each[0];
-        let layout = Layout::new(options.slots(), options.page_bytes);
-        FlashSet::bytes(&layout, &options.share.map)
+        set_bytes(&self.each[0])
     }
 
     /// Return the words that precede an error of the flash.
@@ -269,18 +292,22 @@ impl<'a> Store<'a> {
 
 impl Planned<'_> {
     /// Take the steps that come before the first request.
-    fn open(self, shared: &mut SharedFlash, region: Option<&Region>) -> Result<Opened> {
+    fn open(self, shared: &SharedFlash, region: Option<&Region>) -> Result<Opened> {
         let Self { store, flash, plan } = self;
         let in_flash = store.in_flash();
         let Store { config, place, backing, each, note: note_place, pins, .. } = store;
         let in_backing = || in_backing(&place);
-        let whole = shared.file.as_ref().filter(|_| config.flash.is_some());
-        let mut flash_file = whole.map(|file| part_of(file, region)).transpose()?;
+        let whole = shared.file_for(config)?;
+        let flash_file = whole.map(|file| part_of(&file, region)).transpose()?;
         let flash = flash_file
-            .as_mut()
+            .as_ref()
             .zip(note_place.as_ref())
             .map(|(file, note)| {
-                open_flash(file, note, &each, flash, &plan).with_context(|| in_flash.clone())
+                // A start of a single store may make the file longer.
+                file.reserve(set_bytes(&each[0]))?;
+                let mut storage = shared.storage(file.try_clone()?)?;
+                open_flash(storage.as_storage(), note, &each, flash, &plan)
+                    .with_context(|| in_flash.clone())
             })
             .transpose()?;
         let has_flash = flash.is_some();
@@ -291,7 +318,7 @@ impl Planned<'_> {
         let note = match (&flash_file, &first_note.0) {
             (Some(flash), Some((note_place, side_file))) => {
                 let backing = BackingAtEnd::of(backing.file(), &place, config)?;
-                let has_failed = Arc::clone(&shared.has_failed);
+                let has_failed = shared.has_failed();
                 let note = Note::new(note_place, *side_file, flash, backing, &shards, has_failed)?;
                 Some(Arc::new(note))
             }
@@ -310,10 +337,7 @@ impl Planned<'_> {
             .and_then(|((flash, is_found), file)| is_found.then_some((flash, file)));
         let beginning = match (found, note.clone()) {
             (Some((flash, file)), Some(note)) => {
-                let file = match shared.member() {
-                    Some(member) => FlashFile::Joint(JointFile::new(file, member)),
-                    None => FlashFile::Alone(file),
-                };
+                let file = shared.storage(file)?;
                 Beginning::Flash(Box::new(FoundFlash { flash, file, note, place: in_flash }))
             }
             (_, Some(note)) => Beginning::Note(note),
@@ -367,24 +391,24 @@ fn drive(
     shards: &[Shard],
     flash: Option<(&DeviceFile, &FlashSet)>,
     backing: Backing,
-    all: &mut SharedFlash,
+    all: &SharedFlash,
 ) -> Result<Vec<AnyDriver>> {
     let disk = match (backing, shards) {
         (Backing::File(disk), _) => disk,
         (Backing::Nbd(backing), [shard]) => {
             let backing = NbdDriver::new(*backing, shard.frames())?;
             let driver = drive_nbd(engine, shard.frames(), backing, flash.map(|(file, _)| file))?;
-            return Ok(vec![joint(driver, flash.and_then(|_| all.member()), None)?]);
+            return Ok(vec![joint(driver, all.member_for(flash.is_some())?, None)?]);
         }
         (Backing::Nbd(_), _) => bail!("an export is cached by one shard"),
     };
-    let disk_syncs = (shards.len() > 1).then(|| JointSyncs::start(&disk, shards.len()));
+    let disk_syncs = (shards.len() > 1).then(|| JointSyncs::start(&disk));
     let disk_syncs = disk_syncs.transpose()?;
     let each = shards.iter().enumerate().map(|(number, shard)| {
         let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
         let driver = drive_files(engine, shard.frames(), region.as_ref(), &disk)?;
-        let of_flash = flash.and_then(|_| all.member());
-        joint(driver, of_flash, disk_syncs.as_ref().map(|syncs| syncs.member(number)))
+        let of_disk = disk_syncs.as_ref().map(JointSyncs::join).transpose()?;
+        joint(driver, all.member_for(flash.is_some())?, of_disk)
     });
     each.collect()
 }
@@ -464,7 +488,7 @@ fn sample(
 /// Takes the steps of a plan that come before the driver: sets the flash up, or makes durable what was
 /// found there. Returns whether it was found: then its epoch has still to begin.
 fn open_flash(
-    file: &mut DeviceFile,
+    storage: &mut dyn Storage,
     note: &NotePlace,
     each: &[Options],
     found: Option<FlashSet>,
@@ -474,10 +498,10 @@ fn open_flash(
     for step in plan.before_driver() {
         match *step {
             Step::WriteNote(said) => note.store(said)?,
-            Step::SetUpFlash(cache) => flash = Some((initialise(file, cache, &each[0])?, false)),
+            Step::SetUpFlash(cache) => flash = Some((initialise(storage, cache, &each[0])?, false)),
             Step::SyncFlash => {
                 let found = known.take().context("a flash that was found is synced")?;
-                Flash::make_durable(file)?;
+                Flash::make_durable(storage)?;
                 flash = Some((found, true));
             }
             Step::BeginEpoch(_)

@@ -168,7 +168,7 @@ mod tests {
         let pinned: Vec<_> = load().unwrap().pages().iter().collect();
         assert_eq!(pinned, [11..12]);
         let path = folder.path().join("disk.img.thermocline.pins");
-        std::fs::write(&path, "0+4096\n\nnonsense\n").unwrap();
+        fs::write(&path, "0+4096\n\nnonsense\n").unwrap();
         let error = format!("{:#}", load().unwrap_err());
         assert!(error.contains("line 3") && error.contains("disk.img.thermocline.pins"), "{error}");
         let error = PinFile::load(None, 4096).unwrap();

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use thermocline_engine::{Options, RangeCommand, RangeDone, RangeError, RangeWork, Shard};
 use thermocline_nbd::server::Handle;
@@ -113,6 +113,43 @@ impl Ranges {
     }
 }
 
+/// The orders about ranges of all volumes, which may come and go.
+#[derive(Clone, Debug, Default)]
+pub(super) struct VolumeRanges(Arc<RwLock<Vec<(String, Arc<Ranges>)>>>);
+
+impl VolumeRanges {
+    /// Take orders for one more volume.
+    pub(super) fn add(&self, name: &str, ranges: &Arc<Ranges>) {
+        let mut each = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        each.push((name.to_owned(), Arc::clone(ranges)));
+    }
+
+    /// Take no more orders for a volume.
+    pub(super) fn remove(&self, name: &str) {
+        let mut each = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        each.retain(|(other, _)| other != name);
+    }
+
+    /// Find the volume of that name, or the only one.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the name is missing.
+    pub(super) fn find(&self, wanted: Option<&str>) -> Result<Arc<Ranges>> {
+        let each = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let names = || each.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
+        let found = match (wanted, &**each) {
+            (None, [(_, only)]) => only,
+            (None, _) => bail!("name a volume with --volume, of: {}", names()),
+            (Some(wanted), each) => {
+                let found = each.iter().find(|(name, _)| name == wanted);
+                let unknown = || format!("unknown volume `{wanted}`: the server has {}", names());
+                &found.with_context(unknown)?.1
+            }
+        };
+        Ok(Arc::clone(found))
+    }
+}
+
 /// The results of an order that are still to come.
 #[derive(Debug)]
 pub(super) struct RangeResults {
@@ -136,7 +173,7 @@ impl RangeResults {
                     result => break result,
                 }
             };
-            match result.context("the server ended before it was done")? {
+            match result.context("the server or the volume ended before it was done")? {
                 Ok(done) => {
                     all.pages += done.pages;
                     all.all_pages += done.all_pages;

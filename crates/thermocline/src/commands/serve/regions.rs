@@ -4,14 +4,16 @@ use std::ops::Range;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::files::DeviceFile;
-use thermocline_engine::{Directory, DirectoryError, FlashError, FlashSet};
+use thermocline_engine::{Directory, DirectoryError, FlashError, FlashSet, SideFile, Storage};
 use tracing::info;
 
 /// The regions that the volumes of a configuration have or get.
 pub(super) struct Regions {
     /// None if the flash is to be set up for volumes.
     directory: Option<Directory>,
-    regions: Vec<Region>,
+    each: Vec<Region>,
+    /// Volumes that the configuration does not have, and of which the backing stores have everything.
+    left_over: Vec<String>,
 }
 
 /// The region of a volume.
@@ -27,6 +29,32 @@ pub(super) struct Region {
 }
 
 impl Region {
+    /// Find the region of a volume.
+    fn find(
+        flash: &mut DeviceFile,
+        directory: Option<&Directory>,
+        (name, wanted_bytes): (&str, u64),
+        force_init: bool,
+    ) -> Result<Self> {
+        let found = directory.and_then(|directory| {
+            let range = directory.region(name).ok()?;
+            Some(directory.is_new(flash, name).map(|is_new| (range, is_new)))
+        });
+        let found = found.transpose()?;
+        let is_new = found.as_ref().is_none_or(|(_, is_new)| *is_new);
+        let fits = found.as_ref().is_some_and(|(range, _)| {
+            // What is there already may have been made for more RAM than there is now.
+            range.end - range.start >= wanted_bytes
+        });
+        Ok(Self {
+            name: name.to_owned(),
+            wanted_bytes,
+            range: found.map(|(range, _)| range),
+            is_new,
+            is_to_be_made: !fits && (is_new || force_init),
+        })
+    }
+
     /// Return `true` if nothing was set up there.
     pub(super) const fn is_new(&self) -> bool {
         self.is_new
@@ -59,59 +87,84 @@ impl Regions {
         force_init: bool,
     ) -> Result<Self> {
         let directory = directory(flash, force_init)?;
+        let mut left_over = vec![];
         if let Some(directory) = &directory {
             for (name, range) in directory.volumes() {
                 if !wanted.iter().any(|(wanted, _)| *wanted == name) {
-                    return Err(left_over(flash, name, range));
+                    check_left_over(flash, directory, name, range)?;
+                    left_over.push(name.to_owned());
                 }
             }
         }
-        let mut regions = vec![];
-        for (name, wanted_bytes) in wanted {
-            let found = directory.as_ref().and_then(|directory| {
-                let range = directory.region(name).ok()?;
-                Some(directory.is_new(flash, name).map(|is_new| (range, is_new)))
-            });
-            let found = found.transpose()?;
-            let is_new = found.as_ref().is_none_or(|(_, is_new)| *is_new);
-            let fits = found.as_ref().is_some_and(|(range, _)| {
-                // What is there already may have been made for more RAM than there is now.
-                range.end - range.start >= wanted_bytes
-            });
-            regions.push(Region {
-                name: name.to_owned(),
-                wanted_bytes,
-                range: found.map(|(range, _)| range),
-                is_new,
-                is_to_be_made: !fits && (is_new || force_init),
-            });
+        let regions = wanted.into_iter().map(|(name, wanted_bytes)| {
+            Region::find(flash, directory.as_ref(), (name, wanted_bytes), force_init)
+        });
+        Ok(Self { each: regions.collect::<Result<_>>()?, directory, left_over })
+    }
+
+    /// Find the region of one volume, of which the name and the size in bytes are given, on the flash of others
+    /// that are served. Nothing is changed.
+    ///
+    /// # Errors
+    /// A flash that fails.
+    pub(super) fn read_one(flash: &mut DeviceFile, wanted: (&str, u64)) -> Result<Self> {
+        let directory =
+            Directory::read(flash)?.context("it has no directory of volumes any more")?;
+        let region = Region::find(flash, Some(&directory), wanted, false)?;
+        Ok(Self { directory: Some(directory), each: vec![region], left_over: vec![] })
+    }
+
+    /// Replace the region of a volume if its note says that it needs none, and its backing store has all that
+    /// the region holds: the server was killed before it could remove the region.
+    ///
+    /// # Errors
+    /// A flash that fails.
+    pub(super) fn give_up_left(
+        &mut self,
+        flash: &DeviceFile,
+        name: &str,
+        note: Option<SideFile>,
+    ) -> Result<()> {
+        let has_left = note.is_some_and(|note| note.has_left_flash());
+        let region = self.each.iter_mut().find(|region| region.name == name && !region.is_new);
+        if let Some(region) = region.filter(|_| has_left)
+            && let Some(range) = &region.range
+            && let Ok(found) = FlashSet::read(&mut flash.region(range.clone())?)
+            && found.contents().dirty_pages == 0
+        {
+            (region.is_new, region.is_to_be_made) = (true, true);
         }
-        Ok(Self { directory, regions })
+        Ok(())
     }
 
     /// Return the region that a volume has or gets, if any.
     pub(super) fn of(&self, name: &str) -> Option<&Region> {
-        self.regions.iter().find(|region| region.name == name)
+        self.each.iter().find(|region| region.name == name)
     }
 
-    /// Make the regions that are missing.
+    /// Make the regions that are missing, and remove those that nobody needs. `storage` writes to the flash, and
+    /// syncs it for all who do.
     ///
     /// # Errors
     /// A flash that is too small, or fails.
-    pub(super) fn apply(&mut self, flash: &mut DeviceFile) -> Result<()> {
+    pub(super) fn apply(&mut self, flash: &DeviceFile, storage: &mut dyn Storage) -> Result<()> {
         let mut directory = match self.directory.take() {
             Some(directory) => directory,
             None => {
-                let bytes = Directory::flash_bytes(self.regions.iter().map(|it| it.wanted_bytes));
+                let bytes = Directory::flash_bytes(self.each.iter().map(|it| it.wanted_bytes));
                 flash.reserve(bytes)?;
-                Directory::set_up(flash, &[])?
+                Directory::set_up(storage, &[])?
             }
         };
-        for region in self.regions.iter_mut().filter(|region| region.is_to_be_made) {
+        for name in self.left_over.drain(..) {
+            directory.remove(storage, &name)?;
+            info!(volume = name, "removed a volume that left the configuration from the flash");
+        }
+        for region in self.each.iter_mut().filter(|region| region.is_to_be_made) {
             if region.range.is_some() {
-                directory.remove(flash, &region.name)?;
+                directory.remove(storage, &region.name)?;
             }
-            add(&mut directory, flash, &region.name, region.wanted_bytes)?;
+            add(&mut directory, flash, storage, region)?;
             let range = directory.region(&region.name)?;
             info!(
                 volume = region.name,
@@ -126,14 +179,20 @@ impl Regions {
 }
 
 /// Add a volume; a file becomes longer if that needs it.
-fn add(directory: &mut Directory, flash: &mut DeviceFile, name: &str, bytes: u64) -> Result<()> {
-    match directory.add(flash, name, bytes) {
+fn add(
+    directory: &mut Directory,
+    flash: &DeviceFile,
+    storage: &mut dyn Storage,
+    region: &Region,
+) -> Result<()> {
+    let (name, bytes) = (&*region.name, region.wanted_bytes);
+    match directory.add(storage, name, bytes) {
         Err(DirectoryError::NoRoom { .. }) => {
             let used = directory.volumes().map(|(_, range)| range.end).max();
             let used = used.unwrap_or_else(|| Directory::flash_bytes([]));
             let chunks = Directory::flash_bytes([bytes]) - Directory::flash_bytes([]);
             flash.reserve(used + chunks)?;
-            Ok(directory.add(flash, name, bytes)?)
+            Ok(directory.add(storage, name, bytes)?)
         }
         added => Ok(added?),
     }
@@ -164,17 +223,27 @@ fn directory(flash: &mut DeviceFile, force_init: bool) -> Result<Option<Director
     }
 }
 
-/// Return the error of a volume that is on the flash and not in the configuration.
-fn left_over(flash: &DeviceFile, name: &str, range: Range<u64>) -> anyhow::Error {
-    let found = flash.region(range).map_err(FlashError::from);
-    let found = found.and_then(|mut region| FlashSet::read(&mut region));
-    let dirty_pages = found.map_or(0, |found| found.contents().dirty_pages);
-    let holds = if dirty_pages > 0 {
-        format!(", with {dirty_pages} pages that its backing store lacks")
-    } else {
-        String::new()
+/// Refuse a volume that the configuration does not have, unless its region holds nothing that its backing
+/// store lacks: then the power was cut, or the server killed, while the volume was added or removed.
+fn check_left_over(
+    flash: &mut DeviceFile,
+    directory: &Directory,
+    name: &str,
+    range: Range<u64>,
+) -> Result<()> {
+    if directory.is_new(flash, name)? {
+        return Ok(());
+    }
+    let holds = match FlashSet::read(&mut flash.region(range)?) {
+        Ok(found) if found.contents().dirty_pages == 0 => return Ok(()),
+        Ok(found) => {
+            let dirty_pages = found.contents().dirty_pages;
+            format!(", with {dirty_pages} pages that its backing store lacks")
+        }
+        // It may hold anything.
+        Err(error) => format!(", which cannot be read ({error})"),
     };
-    anyhow::anyhow!(
+    bail!(
         "it has a volume `{name}`{holds}, and the configuration has none with a [volume.flash]: add that, \
          or write its pages back and remove it with {}",
         removal(name)

@@ -1,69 +1,82 @@
 //! A configuration that is read again while clients are served.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result, ensure};
 use thermocline_core::registry::Depth;
+use thermocline_nbd::server::Exports;
 use tracing::{error, info, warn};
 
+use super::changes::Changes;
 use super::config::{self, Config, Volumes};
 use super::instruments::Instruments;
-use super::members::Seat;
 use super::shadows::{self, Wanted, Watching};
+use super::volume::Seat;
 use super::{Service, Serving, listening};
 
 /// Reads the configuration again, and has the first shard of each volume take it over: all of it, or
-/// nothing. A volume that cannot stays as it is, and does not keep others from theirs.
+/// nothing. Volumes that left the configuration begin to leave, and new ones are opened. A volume that cannot
+/// stays as it is, and does not keep others from theirs.
 pub(super) fn reload(
     serving: &Serving<'_>,
-    services: &mut [Service],
-    seats: &mut [Seat<'_>],
+    exports: &mut Exports<Service>,
+    seats: &mut [Seat],
+    changes: &mut Changes,
 ) -> Result<()> {
     let path = serving.options.config.as_ref().context("there is no configuration")?;
-    let configs = Volumes::read(path)?;
-    let engine = services.first_mut().context("there is a volume")?.inner_mut().engine_mut();
-    let shards = engine.shard().options().share.map.number();
+    let configs = Arc::new(Volumes::read(path)?);
+    let shards = serving.shards;
     ensure!(
         configs.shared().shards == shards,
         "`shards`: {shards} serve until the flash is drained and the server is started again"
     );
-    check_same_volumes(serving, &configs)?;
+    ensure!(
+        configs.are_named() == serving.are_named,
+        "[[volume]]: a server with volumes and one without have flashes of different kinds: stop it, and see \
+         docs/volumes.md"
+    );
     let tls = listening::certificates(configs.shared())?;
-    for ((service, seat), volume) in services.iter_mut().zip(seats).zip(serving.volumes) {
+    for seat in &mut *seats {
+        let volume = Arc::clone(&seat.volume);
         let _span = volume.span.enter();
-        let config = configs.of(&volume.name);
-        let taken = shadows::options(config)
-            .and_then(|shadows| take_over(config, Some(shadows), service, seat.instruments));
-        match configs.within(config, taken) {
-            Ok(()) => {
-                seat.cleaning = config.cleaning;
-                volume.news.tell(config);
-            }
+        let taken = match configs.of(&volume.name) {
+            Some(config) => configs.within(config, change(config, seat, exports)),
+            None => changes.remove(&volume),
+        };
+        match taken {
             Err(error) if serving.are_named => {
                 error!(error = format!("{error:#}"), "kept the old configuration of the volume");
             }
-            Err(error) => return Err(error),
+            taken => taken?,
+        }
+    }
+    for config in configs.each().iter().filter(|_| configs.are_named()) {
+        if seats.iter().all(|seat| seat.volume.name != config.nbd.export)
+            && let Err(error) = changes.add(&configs, config, seats)
+        {
+            let _span = configs.span(config).entered();
+            error!(error = format!("{error:#}"), "did not add the volume");
         }
     }
     if let Some(tls) = tls {
         serving.all.set_tls(tls);
     }
     serving.all.wake();
-    serving.control.set_config(configs.into_shared());
+    serving.control.set_config(configs.shared().clone());
     info!("applied the new configuration; sizes, devices and addresses need a restart");
     Ok(())
 }
 
-/// Check that a configuration has the volumes that are served.
-fn check_same_volumes(serving: &Serving<'_>, configs: &Volumes) -> Result<()> {
-    let mut served: Vec<&str> = serving.volumes.iter().map(|volume| &*volume.name).collect();
-    let mut given: Vec<&str> = configs.names().collect();
-    served.sort_unstable();
-    given.sort_unstable();
-    let is_same = configs.are_named() == serving.are_named;
+/// Has the shard of the first thread take over its volume's configuration, and tells the others.
+fn change(config: &Config, seat: &mut Seat, exports: &mut Exports<Service>) -> Result<()> {
     ensure!(
-        is_same && (!serving.are_named || served == given),
-        "[[volume]]: volumes are added and removed when the server starts; the running ones are: {}",
-        served.join(", ")
+        seat.volume.departure.cancel(),
+        "the volume is being removed: read the configuration again when it is gone"
     );
+    let shadows = shadows::options(config)?;
+    take_over(config, Some(shadows), exports.service_mut(seat.place), &seat.instruments)?;
+    seat.cleaning = config.cleaning;
+    seat.volume.news.tell(config);
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use thermocline_lab::find_ssd;
 use thermocline_lab::spec::DriveSpec;
 
+use super::shares::Moving;
 use super::{Config, FlashShare};
 use crate::bytes::Bytes;
 
@@ -34,6 +35,12 @@ pub(crate) struct Ram {
     pub(crate) size: Bytes,
     /// Part of the size that is for pinned pages, without a flash.
     pub(crate) pinned: Option<Bytes>,
+    /// Limits of a volume's share that moves.
+    #[serde(skip)]
+    pub(crate) moving: Option<Moving>,
+    /// Pages by which such a share may grow.
+    #[serde(skip)]
+    pub(crate) spare_pages: u32,
 }
 
 impl Config {

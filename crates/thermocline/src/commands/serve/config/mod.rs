@@ -7,6 +7,7 @@ mod flash;
 mod io;
 mod machines;
 mod policy;
+mod shares;
 mod volumes;
 mod watching;
 

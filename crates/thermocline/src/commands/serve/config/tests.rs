@@ -314,10 +314,13 @@ fn endurance_is_shared_out_like_the_flash() {
 #[test]
 fn a_volume_is_configured_as_if_it_were_alone() {
     let found = volumes("", "").unwrap();
-    assert_eq!(found.names().collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(
+        found.each().iter().map(|config| &*config.nbd.export).collect::<Vec<_>>(),
+        ["one", "two"]
+    );
     let sizes: Vec<_> = found.each().iter().map(|config| config.tier_pages().unwrap()).collect();
     assert_eq!(sizes, [[16_384, 262_144], [16_384, 786_432]]);
-    assert_eq!(found.of("two").backing.path, Some("two.img".into()));
+    assert_eq!(found.of("two").unwrap().backing.path, Some("two.img".into()));
     assert!(found.only("there are volumes").unwrap_err().to_string().contains("there are volumes"));
     assert!(Volumes::parse(SMALLEST).unwrap().only("").is_ok());
 }

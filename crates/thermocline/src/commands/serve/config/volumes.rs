@@ -1,5 +1,6 @@
 //! `[[volume]]`: backing stores that share the RAM and the flash of one server.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,6 +10,7 @@ use thermocline_engine::{VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
 use tracing::{Span, error_span};
 
 use super::super::cleaning::CleaningSection;
+use super::shares::RamShare;
 use super::{
     Backing, Config, ControlSection, Flash, Io, Limits, Log, Metrics, Mode, Nbd, Policy, Ram,
     Record, UblkSection, VhostUserSection, default_page_size, default_shadow_sample,
@@ -22,6 +24,8 @@ pub(crate) struct Volumes {
     /// One configuration per volume, as if it were alone. What volumes share is the same in all.
     each: Vec<Config>,
     are_named: bool,
+    /// RAM and flash for all together.
+    sizes: [Bytes; 2],
 }
 
 impl Volumes {
@@ -49,7 +53,9 @@ impl Volumes {
         if are_named {
             return toml::from_str::<File>(text)?.into_volumes();
         }
-        Ok(Self { each: vec![Config::parse(text)?], are_named })
+        let config = Config::parse(text)?;
+        let flash = config.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
+        Ok(Self { sizes: [config.ram.size, flash], each: vec![config], are_named })
     }
 
     /// Return the configuration that all volumes share, with the rest of the first one.
@@ -62,6 +68,16 @@ impl Volumes {
         &self.each
     }
 
+    /// Return the same, to be changed.
+    pub(super) fn each_mut(&mut self) -> &mut [Config] {
+        &mut self.each
+    }
+
+    /// Return the size of RAM for all volumes together.
+    pub(super) const fn ram_bytes(&self) -> Bytes {
+        self.sizes[0]
+    }
+
     /// Return `true` if the file has `[[volume]]`.
     pub(crate) const fn are_named(&self) -> bool {
         self.are_named
@@ -72,15 +88,15 @@ impl Volumes {
         self.each.swap_remove(0)
     }
 
-    /// Return the configuration of the volume with that name; the only one without `[[volume]]`.
-    pub(crate) fn of(&self, name: &str) -> &Config {
-        let named = self.each.iter().find(|config| config.nbd.export == name);
-        named.unwrap_or_else(|| self.shared())
+    /// Return the configuration of the volume with that name, if there is one; the only one without `[[volume]]`.
+    pub(crate) fn of(&self, name: &str) -> Option<&Config> {
+        self.each.iter().find(|config| !self.are_named || config.nbd.export == name)
     }
 
-    /// Return the names of the volumes.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.each.iter().map(|config| &*config.nbd.export)
+    /// Return the sizes of RAM and flash in bytes, each with the sum of these shares of it.
+    pub(crate) fn sizes(&self, shares: &BTreeMap<&str, [Bytes; 2]>) -> [[u64; 2]; 2] {
+        let sizes = [0, 1].map(|tier| total(shares.values().map(|shares| shares[tier])));
+        [[self.sizes[0].0, sizes[0].0], [self.sizes[1].0, sizes[1].0]]
     }
 
     /// Return the configuration of a server without `[[volume]]`, or an error with this reason.
@@ -158,7 +174,7 @@ struct Volume {
     shadow_sample: f64,
     backing: Backing,
     flash: Option<FlashShare>,
-    ram: Ram,
+    ram: RamShare,
     policy: Policy,
     #[serde(default)]
     cleaning: CleaningSection,
@@ -185,11 +201,15 @@ impl File {
         self.check_shares()?;
         let each = self.volume.iter().map(|volume| {
             let config = self.config(volume);
-            config
-                .and_then(|config| config.check().map(|()| config))
-                .with_context(|| place(&volume.name))
+            config.with_context(|| place(&volume.name))
         });
-        let volumes = Volumes { each: each.collect::<Result<_>>()?, are_named: true };
+        let flash = self.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
+        let each = each.collect::<Result<_>>()?;
+        let mut volumes = Volumes { each, are_named: true, sizes: [self.ram.size, flash] };
+        volumes.begin_shares()?;
+        for config in &volumes.each {
+            volumes.within(config, config.check())?;
+        }
         volumes.check_distinct()?;
         Ok(volumes)
     }
@@ -264,7 +284,7 @@ impl File {
             "[flash]: no volume uses it; give a volume a share with [volume.flash], or leave it out"
         );
         let flash = self.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
-        let ram = total(self.volume.iter().map(|volume| volume.ram.size));
+        let ram = total(self.volume.iter().map(|volume| volume.ram.fixed()));
         for (tier, size, shares) in [("ram", self.ram.size, ram), ("flash", flash, self.shares())] {
             ensure!(
                 shares.0 <= size.0,
@@ -296,7 +316,7 @@ impl File {
             state_dir: self.state_dir.clone(),
             backing: volume.backing,
             flash: flash.transpose()?,
-            ram: volume.ram,
+            ram: volume.ram.section()?,
             policy: volume.policy,
             clients: None,
             cleaning: volume.cleaning,

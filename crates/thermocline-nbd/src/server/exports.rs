@@ -1,0 +1,162 @@
+//! The exports of a server, which may come and go while it runs.
+//!
+//! An export has a place as long as it is there. Clients find those that are offered, by name, and keep the
+//! place of the one that they chose. One that is withdrawn takes no more clients, and goes on serving those
+//! that it has; once they have left, it can be removed.
+
+use std::os::fd::RawFd;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+use slab::Slab;
+
+use super::names::check_name;
+use super::{Export, SERVICE, ServerError};
+use crate::protocol::ExportInfo;
+use crate::service::Service;
+
+#[cfg(doc)]
+use super::Server;
+
+/// The exports of a server, for the function that is given to [`Server::run`].
+#[derive(Debug)]
+pub struct Exports<S> {
+    served: Slab<Served<S>>,
+    /// Exports that clients are offered, and the place of each.
+    offered: Vec<ExportInfo>,
+    places: Vec<usize>,
+    /// Where the services' descriptors are waited for.
+    registry: Registry,
+}
+
+/// An export in its place.
+#[derive(Debug)]
+struct Served<S> {
+    export: Export<S>,
+    is_offered: bool,
+    /// Descriptors of the service that are waited for.
+    descriptors: Vec<RawFd>,
+    /// Clients that use it, as of the last count.
+    clients: usize,
+}
+
+impl<S> Exports<S> {
+    pub(super) const fn new(registry: Registry) -> Self {
+        Self { served: Slab::new(), offered: vec![], places: vec![], registry }
+    }
+
+    /// Take no more clients for an export. Those that have chosen it stay.
+    ///
+    /// # Panics
+    /// If nothing is in that place.
+    pub fn withdraw(&mut self, place: usize) {
+        self.served[place].is_offered = false;
+        self.offer();
+    }
+
+    /// Take clients again for an export that was withdrawn.
+    ///
+    /// # Panics
+    /// If nothing is in that place.
+    pub fn offer_again(&mut self, place: usize) {
+        self.served[place].is_offered = true;
+        self.offer();
+    }
+
+    /// Remove an export that was withdrawn. Returns its service.
+    ///
+    /// # Panics
+    /// If nothing is in that place, or the export is offered, or has clients.
+    pub fn remove(&mut self, place: usize) -> S {
+        let Served { export, is_offered, descriptors, clients } = self.served.remove(place);
+        assert!(!is_offered && clients == 0, "nobody uses the export, or will");
+        self.forget(&descriptors);
+        export.service
+    }
+
+    /// Return the number of clients that use an export in this thread. One that has gone counts as long as
+    /// its requests are under way.
+    ///
+    /// # Panics
+    /// If nothing is in that place.
+    pub fn clients(&self, place: usize) -> usize {
+        self.served[place].clients
+    }
+
+    /// Return the service in a place.
+    ///
+    /// # Panics
+    /// If nothing is in that place.
+    pub fn service_mut(&mut self, place: usize) -> &mut S {
+        &mut self.served[place].export.service
+    }
+
+    /// Return all services, in the order of their places.
+    pub fn services(&self) -> impl Iterator<Item = &S> {
+        self.served.iter().map(|(_, served)| &served.export.service)
+    }
+
+    /// Return all services, in the order of their places.
+    pub fn services_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.served.iter_mut().map(|(_, served)| &mut served.export.service)
+    }
+
+    /// Return all services with their places, once the server has ended.
+    pub fn into_services(self) -> impl Iterator<Item = (usize, S)> {
+        self.served.into_iter().map(|(place, served)| (place, served.export.service))
+    }
+
+    /// Return what clients are offered.
+    pub(super) fn offered(&self) -> &[ExportInfo] {
+        &self.offered
+    }
+
+    /// Return the place of an export by its number in the offer.
+    pub(super) fn place(&self, number: usize) -> usize {
+        self.places[number]
+    }
+
+    /// Count the clients that use each export, of which the places are given.
+    pub(super) fn count_clients(&mut self, used: impl Iterator<Item = usize>) {
+        self.served.iter_mut().for_each(|(_, served)| served.clients = 0);
+        for place in used {
+            self.served[place].clients += 1;
+        }
+    }
+
+    fn offer(&mut self) {
+        let offered = self.served.iter().filter(|(_, served)| served.is_offered);
+        (self.places, self.offered) =
+            offered.map(|(place, served)| (place, served.export.info.clone())).unzip();
+    }
+
+    fn forget(&self, descriptors: &[RawFd]) {
+        for descriptor in descriptors {
+            // It fails if the descriptor is closed, and then nobody waits for it either.
+            drop(self.registry.deregister(&mut SourceFd(descriptor)));
+        }
+    }
+}
+
+impl<S: Service> Exports<S> {
+    /// Offer one more export. Returns its place.
+    ///
+    /// # Errors
+    /// If it has no proper name, or the name of another, or the system refuses. Its service is dropped then.
+    pub fn add(&mut self, export: Export<S>) -> Result<usize, ServerError> {
+        check_name(&export.info, self.served.iter().map(|(_, other)| &other.export.info))?;
+        let descriptors = export.service.descriptors();
+        for (index, descriptor) in descriptors.iter().enumerate() {
+            let registered =
+                self.registry.register(&mut SourceFd(descriptor), SERVICE, Interest::READABLE);
+            if let Err(source) = registered {
+                self.forget(&descriptors[..index]);
+                return Err(ServerError::Events { action: "wait for a service", source });
+            }
+        }
+        let served = Served { export, is_offered: true, descriptors, clients: 0 };
+        let place = self.served.insert(served);
+        self.offer();
+        Ok(place)
+    }
+}

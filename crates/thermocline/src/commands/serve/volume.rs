@@ -1,0 +1,254 @@
+//! A volume of a running server: the state that its threads share, and the seat that it has in each.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use anyhow::{Context as _, Result};
+use thermocline_engine::Engine;
+use thermocline_nbd::server::{Export, Exports, Handle, ServerError};
+use thermocline_nbd::sharded::Sharded;
+use tracing::{Span, info};
+
+use super::board::Board;
+use super::cleaning::CleaningSection;
+use super::config::{Config, Volumes};
+use super::departure::{Departure, Stage};
+use super::devices::AnyDriver;
+use super::epoch::{Beginning, Begins};
+use super::instruments::Instruments;
+use super::kept_note::Note;
+use super::listening::{Ways, export};
+use super::members::{News, Snapshots};
+use super::opening::Opened;
+use super::ranges::{Ranges, Ranging};
+use super::shadows::Wanted;
+use super::{Service, Serving};
+use crate::bytes::Bytes;
+
+/// State of a volume that the threads share.
+pub(super) struct Volume {
+    /// Name of the export.
+    pub(super) name: String,
+    /// Span that names the volume in the log.
+    pub(super) span: Span,
+    pub(super) board: Board,
+    pub(super) snapshots: Snapshots,
+    pub(super) news: News,
+    pub(super) note: Option<Arc<Note>>,
+    pub(super) departure: Departure,
+    /// Orders about its ranges.
+    pub(super) ranges: Arc<Ranges>,
+    /// Shares of RAM and of the flash that it was opened with.
+    pub(super) shares: [Bytes; 2],
+    pub(super) has_flash: bool,
+    /// `true` if virtual machines or the kernel use it beside clients.
+    pub(super) has_doors: bool,
+    /// Number of threads that serve it already.
+    seated: AtomicUsize,
+}
+
+/// A volume whose shards are ready to be served.
+pub(super) struct Prepared {
+    pub(super) volume: Arc<Volume>,
+    /// Export of each shard; empty once they are taken.
+    exports: Vec<Export<Service>>,
+    instruments: Vec<Instruments>,
+    beginning: Beginning,
+    cleaning: CleaningSection,
+}
+
+/// A shard of a volume, for the thread that is to serve it.
+pub(super) struct Part {
+    export: Export<Service>,
+    seat: Seat,
+}
+
+/// The place of a volume in the thread of one of its shards.
+pub(super) struct Seat {
+    pub(super) volume: Arc<Volume>,
+    /// Place among the exports of the thread's server.
+    pub(super) place: usize,
+    pub(super) begins: Begins,
+    pub(super) instruments: Instruments,
+    pub(super) cleaning: CleaningSection,
+    pub(super) ranging: Ranging,
+    /// Stage of the volume's departure in which the thread looked last.
+    pub(super) stage: Stage,
+}
+
+/// The notes of all volumes, which are tried again while they cannot be written.
+#[derive(Clone, Default)]
+pub(super) struct Notes(Arc<Mutex<Vec<Weak<Note>>>>);
+
+impl Prepared {
+    /// Watch the shards of a volume that was opened, and join them to its exports.
+    ///
+    /// # Errors
+    /// A recording, a shadow or a way in that cannot be.
+    pub(super) fn new(
+        configs: &Volumes,
+        config: &Config,
+        mut opened: Opened,
+        shadows: &[Wanted],
+        ways: &mut Ways,
+    ) -> Result<Self> {
+        let threads = opened.engines.len();
+        let instruments = watch(config, shadows, &mut opened)?;
+        let shards = opened.engines.iter().map(|engine| engine.shard().options().clone());
+        let ranges = Arc::new(Ranges::new(config.page_size.0, shards.collect(), opened.pins));
+        let services = join(config, opened.engines, &instruments)?;
+        let exports = export(config, services, ways)?;
+        let board = Board::default();
+        let flash = config.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
+        let volume = Volume {
+            name: config.nbd.export.clone(),
+            span: configs.span(config),
+            snapshots: Snapshots::new(board.clone(), threads),
+            board,
+            news: News::new(threads),
+            note: opened.note,
+            departure: Departure::new(threads),
+            ranges,
+            // RAM that moves is counted for all together.
+            shares: [config.ram.moving.map_or(config.ram.size, |_| Bytes(0)), flash],
+            has_flash: config.flash.is_some(),
+            has_doors: config.vhost_user.is_some() || config.ublk.is_some(),
+            seated: AtomicUsize::new(0),
+        };
+        Ok(Self {
+            volume: Arc::new(volume),
+            exports,
+            instruments,
+            beginning: opened.beginning,
+            cleaning: config.cleaning,
+        })
+    }
+
+    /// Take the exports of all shards, for the servers that begin with them.
+    pub(super) fn take_exports(&mut self) -> Vec<Export<Service>> {
+        std::mem::take(&mut self.exports)
+    }
+
+    /// Begin the epoch of the flash, and return the seat of each shard. Clients may connect, and no write
+    /// is served yet.
+    ///
+    /// # Errors
+    /// If the note cannot be written, or the system gives no thread.
+    pub(super) fn begin(
+        self,
+        all: &Handle,
+        notes: &Notes,
+    ) -> Result<(Vec<Export<Service>>, Vec<Seat>)> {
+        let Self { volume, exports, instruments, beginning, cleaning } = self;
+        if let Some(note) = &volume.note {
+            note.is_served_by(all.clone());
+            notes.add(note);
+        }
+        let begins = beginning.start(all.clone(), instruments.len())?;
+        let seats = instruments.into_iter().zip(begins).map(|(instruments, begins)| Seat {
+            volume: Arc::clone(&volume),
+            place: 0,
+            begins,
+            instruments,
+            cleaning,
+            ranging: Ranging::default(),
+            stage: Stage::Staying,
+        });
+        Ok((exports, seats.collect()))
+    }
+}
+
+impl Part {
+    /// Join the exports of a volume with its seats.
+    pub(super) fn all((exports, seats): (Vec<Export<Service>>, Vec<Seat>)) -> Vec<Self> {
+        exports.into_iter().zip(seats).map(|(export, seat)| Self { export, seat }).collect()
+    }
+
+    /// Serve the shard in this thread from now on.
+    ///
+    /// # Errors
+    /// If the system refuses to wait for its devices.
+    pub(super) fn sit_down(self, exports: &mut Exports<Service>) -> Result<Seat, ServerError> {
+        let Self { export, mut seat } = self;
+        seat.place = exports.add(export)?;
+        let volume = &seat.volume;
+        if volume.seated.fetch_add(1, Ordering::AcqRel) + 1 == volume.news.threads() {
+            let _span = volume.span.enter();
+            info!("serving a new volume");
+        }
+        Ok(seat)
+    }
+
+    /// Return the shard, which no thread will serve, and its seat.
+    pub(super) fn into_parts(self) -> (Service, Seat) {
+        (self.export.service, self.seat)
+    }
+}
+
+impl Seat {
+    /// Do the work of every shard between the requests of its clients.
+    pub(super) fn look(&mut self, serving: &Serving<'_>, service: &mut Service) {
+        let shard = service.inner_mut().engine_mut().shard_mut();
+        self.begins.look(shard, serving.all);
+        // Where the flash failed another shard, this one gives it up, too.
+        if self.volume.note.as_deref().is_some_and(Note::has_failed) {
+            shard.give_up_flash();
+        }
+        self.ranging.advance(&self.volume.ranges, shard);
+    }
+
+    /// Clean as it should now, and post a snapshot.
+    pub(super) fn post(&self, service: &mut Service, clients: usize) {
+        let engine = service.inner_mut().engine_mut();
+        self.cleaning.apply(engine.shard_mut());
+        let shard = engine.shard().options().share.index.into();
+        let status = self.instruments.status(engine, clients);
+        self.volume.snapshots.post(shard, status);
+    }
+}
+
+impl Notes {
+    fn add(&self, note: &Arc<Note>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(note));
+    }
+
+    /// Try again to write what could not be written, and forget the notes of volumes that are gone.
+    pub(super) fn retry(&self) {
+        let mut notes = vec![];
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|note| note.upgrade().map(|note| notes.push(note)).is_some());
+        // Writing one may take long.
+        drop(kept);
+        for note in notes {
+            note.retry();
+        }
+    }
+}
+
+/// Watch the shards of a volume.
+fn watch(config: &Config, shadows: &[Wanted], opened: &mut Opened) -> Result<Vec<Instruments>> {
+    let Opened { engines, note, .. } = opened;
+    let of = |engine: &mut Engine<AnyDriver>| {
+        Instruments::new(config, shadows.to_vec(), note.clone(), engine.shard_mut())
+    };
+    engines.iter_mut().map(of).collect()
+}
+
+/// Join the shards of a volume to one service in each thread.
+fn join(
+    config: &Config,
+    engines: Vec<Engine<AnyDriver>>,
+    instruments: &[Instruments],
+) -> Result<Vec<Sharded<AnyDriver>>> {
+    let services =
+        Sharded::all(engines, config.shard_map()).context("the shards cannot be joined")?;
+    let terms = config.client_terms()?;
+    let measured = services.into_iter().zip(instruments).map(|(service, watched)| {
+        let service = service.with_meter(watched.meter());
+        match terms {
+            Some(terms) => service.with_clients(terms),
+            None => service,
+        }
+    });
+    Ok(measured.collect())
+}
