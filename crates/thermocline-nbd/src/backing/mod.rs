@@ -309,6 +309,14 @@ impl NbdDriver {
         self.session.is_some()
     }
 
+    /// Return `true` if the server is there, and has yet to hear something before a farewell.
+    fn is_being_told(&self) -> bool {
+        let has_blocked = |session: &Session| {
+            session.links.iter().any(|link| !self.is_settled() || link.is_blocked())
+        };
+        self.session.as_ref().is_some_and(has_blocked)
+    }
+
     /// Sends and receives what can be, without waiting.
     fn turn(&mut self) {
         let is_told = self.look(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -508,7 +516,7 @@ impl Drop for NbdDriver {
     fn drop(&mut self) {
         let start = Instant::now();
         // A server that cannot send an answer does not read the farewell, and keeps the client's place.
-        while self.session.is_some() && !self.is_settled() && start.elapsed() < FAREWELL_LIMIT {
+        while self.is_being_told() && start.elapsed() < FAREWELL_LIMIT {
             if self.exchange().is_err() {
                 break;
             }

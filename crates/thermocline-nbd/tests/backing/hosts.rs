@@ -452,6 +452,24 @@ fn a_client_that_says_farewell_is_in_nobodys_way() {
     assert!(start.elapsed() < Duration::from_secs(4), "nobody waits for those that have gone");
 }
 
+/// A client leaves with requests under way, whose answers nobody takes any more.
+#[test]
+fn a_busy_client_that_says_farewell_is_in_nobodys_way() {
+    let below = Below::start("demote", None, 1);
+    let start = Instant::now();
+    for identity in 0..40 {
+        let mut engine = client("demote", below.uri(), identity).unwrap();
+        for tag in 0..24_u32 {
+            let request = Request::read(tag.into(), at(tag % 8 * 8), 8 * PAGE as u64);
+            if engine.submit(request, &[]).is_err() {
+                break;
+            }
+        }
+        engine.poll();
+    }
+    assert!(start.elapsed() < Duration::from_secs(4), "nobody waits for those that have gone");
+}
+
 /// A client that takes the place of one that is gone, once the server has noticed that.
 fn client_after_another(name: &str, server: &Below, identity: u32) -> Engine<NbdDriver> {
     let start = Instant::now();
