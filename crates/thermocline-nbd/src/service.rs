@@ -110,6 +110,13 @@ pub trait Service {
         vec![]
     }
 
+    /// The numbers that tell a client which cooperates which pages of the piece it keeps, if it waits for
+    /// that: one for each page. Called right after [`Service::next_reply`] has said that the piece succeeded.
+    #[expect(unused_variables, reason = "a service without such clients answers nothing")]
+    fn take_answers(&mut self, tag: Tag) -> Vec<u64> {
+        vec![]
+    }
+
     /// A client that cooperates has gone. What it waits for is answered nevertheless.
     #[expect(unused_variables, reason = "a service without such clients has nothing to forget")]
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {}

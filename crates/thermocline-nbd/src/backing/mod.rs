@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
+use thermocline_core::policy::multi::split::{Answer, Hint};
 use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
 use thermocline_engine::{Frames, Operation};
 
@@ -490,6 +491,16 @@ impl Driver for NbdDriver {
         if self.session.is_some() {
             self.orders.leave(offset_bytes, content);
         }
+    }
+
+    fn tell(&mut self, hint: Hint) {
+        if self.session.is_some() {
+            self.orders.tell(hint);
+        }
+    }
+
+    fn next_answer(&mut self) -> Option<(u64, Answer)> {
+        self.orders.cooperation.as_mut()?.next_answer()
     }
 
     fn next_recall(&mut self) -> Option<Recall> {
