@@ -124,6 +124,9 @@ impl<D: Driver> Engine<D> {
         let mut has_moved = false;
         loop {
             while let Some(operation) = self.shard.next_operation() {
+                if let Some(hint) = self.shard.take_hint() {
+                    self.driver.tell(hint);
+                }
                 self.driver.start(operation);
                 has_moved = true;
             }
@@ -184,6 +187,10 @@ impl<D: Driver> Engine<D> {
     }
 
     fn take_completions(&mut self) -> bool {
+        while let Some((offset_bytes, answer)) = self.driver.next_answer() {
+            let page = offset_bytes / u64::from(self.shard.options().page_bytes);
+            self.shard.take_answer(page, answer);
+        }
         let is_any = !self.done.is_empty();
         for (operation, result) in self.done.drain(..) {
             self.shard.complete(operation, result);

@@ -70,6 +70,8 @@ pub(crate) struct Entry {
     pub(crate) is_lost: bool,
     /// `true` if its frame stays until the backing store has been told that the page leaves.
     pub(crate) is_leaving: bool,
+    /// `true` if the policy demoted it when it left RAM: the backing store is offered its content.
+    pub(crate) is_offered: bool,
     /// `true` if another client of the backing store has written the page, before or after the write that
     /// is in flight.
     pub(crate) is_outdated: bool,
@@ -121,6 +123,7 @@ impl Entry {
             is_queued: false,
             is_lost: false,
             is_leaving: false,
+            is_offered: false,
             is_outdated: false,
             newest: 0,
             zeroed: 0,

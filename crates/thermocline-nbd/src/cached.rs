@@ -261,6 +261,7 @@ impl<D: Driver> Cached<D> {
             meter.answered(reply.kind, reply.found, since.elapsed());
         }
         let (outcome, found) = (reply.result.map_err(code), reply.found);
+        self.announce_answers(reply.tag);
         if reply.kind == RequestKind::Read && outcome.is_ok() {
             self.announced = Some((tag, reply));
         } else {
@@ -552,6 +553,10 @@ impl<D: Driver> Service for Cached<D> {
         self.take_client_recalls()
     }
 
+    fn take_answers(&mut self, _tag: Tag) -> Vec<u64> {
+        self.take_client_answers()
+    }
+
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {
         self.client_left(cooperator, departure);
     }
@@ -579,7 +584,8 @@ pub(crate) fn kind(command: Command) -> Option<RequestKind> {
         | Command::Attach
         | Command::Await
         | Command::Demote
-        | Command::Release => None,
+        | Command::Release
+        | Command::Tell => None,
     }
 }
 

@@ -232,6 +232,10 @@ impl<S: Service> Service for Doored<S> {
         self.inner.take_recalls(tag)
     }
 
+    fn take_answers(&mut self, tag: Tag) -> Vec<u64> {
+        self.inner.take_answers(tag)
+    }
+
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {
         self.inner.has_left(cooperator, departure);
     }

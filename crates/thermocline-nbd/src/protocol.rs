@@ -92,12 +92,13 @@ pub mod command_flag {
 
 /// An extension by which clients that cache what they read and write tell the server so.
 ///
-/// It is negotiated like a metadata context, and adds four commands, whose numbers are far from those of the
+/// It is negotiated like a metadata context, and adds five commands, whose numbers are far from those of the
 /// protocol. `docs/two-hosts.md` describes it.
 pub mod cooperation {
     /// The name that a client selects to cooperate. No block status comes of it.
     pub const CONTEXT_NAME: &str = "x-thermocline:cooperation";
-    /// The number by which the server confirms that, and by which it names pages to be given up.
+    /// The number by which the server confirms that, by which it names pages to be given up, and by which it
+    /// says which pages the client keeps.
     pub const CONTEXT_ID: u32 = 3;
     /// The number of the first command; the others follow.
     pub const FIRST_COMMAND: u16 = 0x7463;
@@ -215,11 +216,15 @@ pub enum Command {
     Demote,
     /// A client gives up clean pages without their content.
     Release,
+    /// A client reports on its cache, for the requests that follow: the offset is the measure of its policy,
+    /// the length the number of its hits since its last report.
+    Tell,
 }
 
 impl Command {
     /// Every command of clients that [cooperate](cooperation), in the order of their numbers.
-    pub const COOPERATION: [Self; 4] = [Self::Attach, Self::Await, Self::Demote, Self::Release];
+    pub const COOPERATION: [Self; 5] =
+        [Self::Attach, Self::Await, Self::Demote, Self::Release, Self::Tell];
 
     /// Every command of the protocol; the place is the number on the wire.
     pub const ALL: [Self; 8] = [
@@ -257,6 +262,7 @@ impl Command {
             Self::Await => cooperation::FIRST_COMMAND + 1,
             Self::Demote => cooperation::FIRST_COMMAND + 2,
             Self::Release => cooperation::FIRST_COMMAND + 3,
+            Self::Tell => cooperation::FIRST_COMMAND + 4,
         }
     }
 

@@ -110,6 +110,13 @@ pub trait Service {
         vec![]
     }
 
+    /// Return, for a cooperating client that waits for it, which pages of the piece the client keeps: a number
+    /// for each page. The server calls this right after [`Service::next_reply`] has said that the piece succeeded.
+    #[expect(unused_variables, reason = "a service without such clients answers nothing")]
+    fn take_answers(&mut self, tag: Tag) -> Vec<u64> {
+        vec![]
+    }
+
     /// Take notice that a cooperating client has gone. Its requests in flight are still answered.
     #[expect(unused_variables, reason = "a service without such clients has nothing to forget")]
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {}

@@ -271,6 +271,7 @@ fn serve(
                     | Command::Await
                     | Command::Demote
                     | Command::Release
+                    | Command::Tell
                     | Command::Cache => replies::done(output, request.cookie),
                 }
             }
@@ -748,7 +749,9 @@ fn commands_of_cooperation_look_as_documented() {
     let wait = format!("25609513 0000 7464 {cookie} 0000000000000000 00000000");
     let demote = format!("25609513 0000 7465 {cookie} 0000000000000200 00000003 'xyz'");
     let release = format!("25609513 0000 7466 {cookie} 0000000000001000 00001000");
+    let tell = format!("25609513 0000 7467 {cookie} ffffffffffffff00 00000000");
     for (input, command, payload_bytes) in [
+        (&tell, Command::Tell, 0),
         (&attach, Command::Attach, 0),
         (&wait, Command::Await, 0),
         (&demote, Command::Demote, 3),
@@ -757,7 +760,7 @@ fn commands_of_cooperation_look_as_documented() {
         assert_eq!(incoming(true, input), Ok((command, payload_bytes)));
     }
     // Where nothing was negotiated, they are commands that nobody knows.
-    for input in [&attach, &wait, &release] {
+    for input in [&attach, &wait, &release, &tell] {
         assert_eq!(incoming(false, input), Err(ErrorCode::Invalid));
     }
     let held = format!("25609513 8000 0001 {cookie} 0000000000000000 00000003 'xyz'");
@@ -767,10 +770,34 @@ fn commands_of_cooperation_look_as_documented() {
         format!("25609513 0000 7464 {cookie} 0000000000000000 00000001"),
         format!("25609513 0000 7465 {cookie} 00000000000fffff 00000003 'xyz'"),
         format!("25609513 0000 7466 {cookie} ffffffffffffffff 00001000"),
-        format!("25609513 0001 7467 {cookie} 0000000000000000 00000000"),
+        format!("25609513 0000 7468 {cookie} 0000000000000000 00000000"),
     ] {
         assert_eq!(incoming(true, &wrong), Err(ErrorCode::Invalid), "{wrong}");
     }
+}
+
+#[test]
+fn pages_that_a_client_keeps_have_a_number_before_their_bytes() {
+    let mut output = vec![];
+    replies::answers(&mut output, 7, 0x1000, &[0, 1 << 40, u64::MAX]);
+    let parts = "668e33ef 0000 0005 0000000000000007 00000024 00000003 0000000000001000
+        0000000000000000 0000010000000000 ffffffffffffffff";
+    assert_eq!(output, bytes(parts));
+    for (command, is_right) in
+        [(Command::Read, true), (Command::Write, true), (Command::Flush, false)]
+    {
+        let request =
+            RequestHeader { cookie: 7, command, flags: 0, offset_bytes: 0, length_bytes: 0x4000 };
+        let find = |cookie| (cookie == 7).then_some(request);
+        let mut replies = client::Replies::default();
+        let event = replies.next(&output, find).map(|(_, event)| event);
+        let descriptors = &output[24..];
+        let expected = Some(Event::Extents { cookie: 7, context: 3, descriptors });
+        assert_eq!(event.ok(), is_right.then_some(expected), "{command:?}");
+    }
+    output.clear();
+    replies::done_in_parts(&mut output, 7);
+    assert_eq!(output, bytes("668e33ef 0001 0000 0000000000000007 00000000"));
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl UblkDoor {
             | Command::Attach
             | Command::Await
             | Command::Demote
-            | Command::Release => Ok(0),
+            | Command::Release
+            | Command::Tell => Ok(0),
         }
     }
 }

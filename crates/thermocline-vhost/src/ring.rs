@@ -249,7 +249,8 @@ impl Ring {
             | Command::Attach
             | Command::Await
             | Command::Demote
-            | Command::Release => true,
+            | Command::Release
+            | Command::Tell => true,
         };
         let status = match outcome {
             Ok(()) if may_succeed => Status::Done,

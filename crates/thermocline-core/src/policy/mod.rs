@@ -1,9 +1,10 @@
 //! Interface of policies: pure state machines that turn accesses into actions.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use self::multi::split::Message;
+use self::multi::split::{Answer, Hint, Message};
 use crate::{Access, Action, Actions, Choosing, Counts, Nanos, Op, PageId, Tier};
 
 pub mod buffer;
@@ -45,6 +46,13 @@ pub enum News {
     Left {
         /// The client.
         client: u8,
+    },
+    /// The server answers a read or a write of a client.
+    Answered {
+        /// The page.
+        page: PageId,
+        /// The answer.
+        answer: Answer,
     },
     /// Another client writes a page: this one gives its copy up.
     Outdated {
@@ -97,8 +105,20 @@ pub trait Policy: Debug {
             Message::Write { page, .. } => {
                 self.access(Access { page, op: Op::Write, client: 0 }, out);
             }
-            Message::Demote { .. } => {}
+            Message::Demote { .. } | Message::Tell(_) => {}
         }
+    }
+
+    /// Return what the server is to be told with the next request, if this is the half of a client and
+    /// there is something new.
+    fn take_hint(&mut self) -> Option<Hint> {
+        None
+    }
+
+    /// Return the answers to the messages heard since the last call, one for each read or write whose
+    /// client waits for an answer, if this is the half of a server.
+    fn take_answers(&mut self) -> Vec<Answer> {
+        Vec::new()
     }
 
     /// Work that the policy does on its own, with `now` as the clock.

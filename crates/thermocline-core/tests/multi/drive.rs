@@ -1,6 +1,6 @@
 //! A policy under the Ledger, and what tests ask of both.
 
-use thermocline_core::policy::multi::promote::Promote;
+use thermocline_core::policy::multi::promote;
 use thermocline_core::random::Draws;
 use thermocline_core::registry;
 use thermocline_core::{
@@ -80,7 +80,7 @@ impl Driven {
         let values = registry::find("promote").unwrap().values(&owned(given)).unwrap();
         let script = Script { draws: draws.to_vec(), drawn: 0 };
         let setup = setup(pages, sizes, clients);
-        Self::of(Box::new(Promote::new(&setup, &values, script)), &setup)
+        Self::of(promote::with_draws(&setup, &values, script), &setup)
     }
 
     fn of(policy: BoxedPolicy, setup: &Setup) -> Self {

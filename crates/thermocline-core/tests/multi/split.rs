@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
-use thermocline_core::policy::multi::split::{self, ClientHalf, Held, Link, Message, ServerHalf};
+use thermocline_core::policy::multi::split::{
+    self, ClientHalf, Held, Hint, Link, Message, ServerHalf,
+};
 use thermocline_core::{Access, Action, Actions, Clients, Op, PageId, Tier, registry};
 
 use crate::drive::{Driven, setup};
@@ -12,11 +14,15 @@ use crate::models::Outcome;
 const PAGES: u32 = 16;
 
 /// Policies to split, with their parameters.
-const SPLIT: [(&str, &str, &str); 4] = [
+const SPLIT: [(&str, &str, &str); 8] = [
     ("demote", "mode", "remove"),
     ("demote", "mode", "mru"),
     ("demote", "mode", "lru"),
     ("mq-n", "ghosts", "4"),
+    ("hint-k", "ghost_ratio", "1"),
+    ("hint-k", "ghost_ratio", "0"),
+    ("promote", "seed", "3"),
+    ("promote", "promote_probability", "0.5"),
 ];
 
 /// Hosts that send each other messages.
@@ -46,6 +52,8 @@ impl Link for Outbox<'_> {
     fn send(&mut self, message: Message) {
         self.queue.push_back((self.client, message));
     }
+
+    fn keep(&mut self, _page: PageId) {}
 
     fn drop_copy(&mut self, _page: PageId) {}
 }
@@ -87,7 +95,11 @@ impl Hosts {
                 }
             }
             let mut actions = Actions::new();
-            self.server.receive(sender, message, &mut actions);
+            let answer = self.server.receive(sender, message, &mut actions);
+            if let Some(answer) = answer.filter(|_| self.clients[own].waits()) {
+                let mut outbox = Outbox { client, queue: &mut self.queue, is_served: false };
+                self.clients[own].answered(page, answer, &mut outbox);
+            }
             for action in actions.as_slice() {
                 match *action {
                     Action::Serve { found, tier, .. } => {
@@ -148,16 +160,19 @@ proptest! {
 
 /// Generate any messages of a client, true or not.
 fn messages() -> impl Strategy<Value = Vec<(u8, Message)>> {
-    let message = (0..3_u8, 0..PAGES, 0..4).prop_map(|(client, page, kind)| {
-        let page = PageId(page);
-        let message = match kind {
-            0 => Message::Read { page },
-            1 => Message::Write { page, held: Held::Yes },
-            2 => Message::Write { page, held: Held::No },
-            _ => Message::Demote { page },
-        };
-        (client, message)
-    });
+    let message = (0..3_u8, 0..PAGES, 0..5, (0..4_u32, any::<u64>())).prop_map(
+        |(client, page, kind, (hits, value))| {
+            let page = PageId(page);
+            let message = match kind {
+                0 => Message::Read { page },
+                1 => Message::Write { page, held: Held::Yes },
+                2 => Message::Write { page, held: Held::No },
+                3 => Message::Demote { page },
+                _ => Message::Tell(Hint { hits, value }),
+            };
+            (client, message)
+        },
+    );
     prop::collection::vec(message, 1..150)
 }
 
@@ -166,6 +181,7 @@ fn moved(action: Action) -> [Option<(Tier, PageId)>; 2] {
     match action {
         Action::Copy { page, target, .. } => [Some((target, page)), None],
         Action::Drop { page, tier } => [None, Some((tier, page))],
+        Action::Serve { page, op: Op::Write, tier, .. } => [Some((tier, page)), None],
         Action::Serve { .. } => [None; 2],
     }
 }
@@ -231,6 +247,39 @@ fn hits_of_reads_are_silent_and_victims_are_demoted() {
 }
 
 #[test]
+fn a_client_of_hint_k_tells_which_value_enters_if_that_changes() {
+    let mut hosts = three_over_four(("hint-k", "khv_steps", "3"));
+    let [one, two] = [1, 2].map(PageId);
+    hosts.access(Access::read(1));
+    assert_eq!(hosts.messages, [Message::Read { page: one }]);
+    hosts.access(Access::read(2));
+    let full = Message::Tell(Hint { hits: 0, value: 1 });
+    assert_eq!(hosts.messages, [full, Message::Read { page: two }, Message::Demote { page: one }]);
+    // A page that has moved is worth more than one that has not.
+    hosts.access(Access::read(1));
+    assert_eq!(hosts.messages, [Message::Read { page: one }, Message::Demote { page: two }]);
+    // One that is worth less stays below, and the client does not keep it.
+    let outcome = hosts.access(Access::read(2));
+    assert_eq!(outcome, Outcome { found: 3, served: 3 });
+    let value = 2.5_f64.to_bits() + 1;
+    let moved = Message::Tell(Hint { hits: 0, value });
+    assert_eq!(hosts.messages, [moved, Message::Read { page: two }]);
+}
+
+#[test]
+fn a_client_of_promote_tells_its_hits_and_its_life() {
+    let split = ("promote", "promote_probability", "1");
+    let mut hosts = Hosts::new(split, &[2, 4], Clients::ONE);
+    for page in [1, 2, 2, 1] {
+        hosts.access(Access::read(page));
+    }
+    assert_eq!(hosts.messages, [], "hits are silent");
+    hosts.access(Access::read(3));
+    let told = Message::Tell(Hint { hits: 2, value: 1 });
+    assert_eq!(hosts.messages, [told, Message::Read { page: PageId(3) }]);
+}
+
+#[test]
 fn what_a_crashed_client_held_is_demoted_by_the_next_that_gives_it_up() {
     for (crashes, found) in [(false, 4), (true, 3)] {
         let mut hosts = three_over_four(SPLIT[0]);
@@ -270,6 +319,6 @@ fn a_client_that_never_demotes_does_not_outgrow_what_is_noted_of_it() {
 fn only_policies_that_are_split_are_found() {
     let names = split::POLICIES.iter().map(|split| split.name);
     assert!(names.clone().all(|name| registry::find(name).is_ok()));
-    assert_eq!(names.collect::<Vec<_>>(), ["demote", "mq-n"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["demote", "hint-k", "mq-n", "promote"]);
     assert!(split::find("ulc").is_none());
 }

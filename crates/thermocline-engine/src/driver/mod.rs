@@ -14,6 +14,8 @@ pub mod uring;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
+use thermocline_core::policy::multi::split::{Answer, Hint};
+
 use crate::operation::{DeviceError, Operation};
 
 /// An operation that is over, with its result.
@@ -65,6 +67,16 @@ pub trait Driver {
     /// behind it.
     #[expect(unused_variables, reason = "a device does not care who has a copy of what it holds")]
     fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {}
+
+    /// Inform the backing store of the cache above it. A driver starts what it is given later behind that.
+    #[expect(unused_variables, reason = "a device does not care what is cached above it")]
+    fn tell(&mut self, hint: Hint) {}
+
+    /// Return the next answer of a backing store that says which pages stay in RAM: where the page lies there, in
+    /// bytes. It comes before the operation on the page is given back.
+    fn next_answer(&mut self) -> Option<(u64, Answer)> {
+        None
+    }
 
     /// Return the next page that the cache has to give up, because others write to the backing store.
     fn next_recall(&mut self) -> Option<Recall> {

@@ -184,7 +184,7 @@ impl Shard {
         touched: &mut Touched,
         accessed: Option<Accessed>,
     ) -> Option<Served> {
-        let mut served = None;
+        let (mut served, mut copied_down) = (None, None);
         for index in 0..self.actions.as_slice().len() {
             let action = self.actions.as_slice()[index];
             let named = match action {
@@ -216,8 +216,14 @@ impl Shard {
                     entry.on_flash = true;
                     entry.wants.flash = true;
                 }
-                Action::Copy { .. } => entry.wants.disk = true,
-                Action::Drop { tier: Tier::RAM, .. } => entry.in_ram = false,
+                Action::Copy { source, .. } => {
+                    entry.wants.disk = true;
+                    copied_down = (source == Tier::RAM).then_some(named);
+                }
+                Action::Drop { tier: Tier::RAM, .. } => {
+                    entry.in_ram = false;
+                    entry.is_offered = copied_down == Some(named);
+                }
                 Action::Drop { .. } => {
                     entry.on_flash = false;
                     entry.wants.flash = false;

@@ -9,7 +9,7 @@
 //! client comes after the other one.
 
 use thermocline_core::policy::News;
-use thermocline_core::policy::multi::split::{Held, Message};
+use thermocline_core::policy::multi::split::{Answer, Held, Hint, Message};
 use thermocline_core::{Access, Action, Op, Tier};
 
 use super::Shard;
@@ -87,6 +87,34 @@ impl Shard {
         self.perform_actions();
     }
 
+    /// Take a client's report about its cache.
+    pub fn take_hint_of(&mut self, client: u8, hint: Hint) {
+        self.actions.clear();
+        let message = Message::Tell(hint);
+        self.policy.hear(News::Message { client, message }, &mut self.actions);
+        self.perform_actions();
+    }
+
+    /// Return the policy's answers to the clients whose reads or writes were taken since the last call, one
+    /// for each page, if the clients wait for answers.
+    pub fn take_answers(&mut self) -> Vec<Answer> {
+        self.policy.take_answers()
+    }
+
+    /// Return what the server is to be told with the next operation.
+    pub(crate) fn take_hint(&mut self) -> Option<Hint> {
+        if self.others_write() { self.policy.take_hint() } else { None }
+    }
+
+    /// Takes the server's answer about a page that is read or written. It comes before the operation is
+    /// complete, so that RAM keeps the bytes if the page stays.
+    pub(crate) fn take_answer(&mut self, page: u64, answer: Answer) {
+        self.actions.clear();
+        let id = self.places.enter(page, &self.slots, &self.entries);
+        self.policy.hear(News::Answered { page: id, answer }, &mut self.actions);
+        self.perform_actions();
+    }
+
     /// Gives up a page that another client writes.
     pub fn give_up(&mut self, page: u64) {
         self.actions.clear();
@@ -127,7 +155,8 @@ impl Shard {
                 continue;
             }
             let Some(frame) = self.entries[id].frame.take() else { continue };
-            let is_offered = self.options.leaving == Leaving::Offered;
+            let is_offered =
+                self.options.leaving == Leaving::Offered && self.entries[id].is_offered;
             tell(offset_bytes, is_offered.then(|| self.pool.bytes(frame)));
             self.counters.demotions += u64::from(is_offered);
             self.pool.release(frame);

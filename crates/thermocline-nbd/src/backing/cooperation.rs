@@ -3,8 +3,10 @@
 //! All of it goes through one connection, in order: the server decides by what it was told before.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 use std::time::Instant;
 
+use thermocline_core::policy::multi::split::Answer;
 use thermocline_engine::driver::Recall;
 
 use crate::cached::leases::CLIENT_LIMIT;
@@ -36,6 +38,8 @@ pub(super) struct Talk {
     /// When the last question was sent that was answered.
     answered_of: Instant,
     recalls: VecDeque<Recall>,
+    /// Answers about pages that are read or written, by where these begin.
+    answers: VecDeque<(u64, Answer)>,
     /// `true` if the server counts on this cache no more.
     is_refused: bool,
 }
@@ -51,6 +55,7 @@ impl Talk {
             asked_at: None,
             answered_of: attached_at,
             recalls: VecDeque::new(),
+            answers: VecDeque::new(),
             is_refused: false,
         }
     }
@@ -98,7 +103,8 @@ impl Talk {
             | Command::Attach
             | Command::Await
             | Command::Demote
-            | Command::Release => (length_bytes, flags),
+            | Command::Release
+            | Command::Tell => (length_bytes, flags),
         }
     }
 
@@ -148,6 +154,22 @@ impl Talk {
         self.recalls.extend(places.iter().map(|&place| Recall::Page(u64::from_be_bytes(place))));
     }
 
+    /// Take the server's answers about the pages of a read or a write: where the first one begins, and a
+    /// number for each; those outside the request do not count.
+    pub(super) fn take_answers(&mut self, request: &Range<u64>, bytes: &[u8]) {
+        let mut numbers = bytes.as_chunks().0.iter().map(|&number| u64::from_be_bytes(number));
+        let Some(first_bytes) = numbers.next().filter(|first| request.start <= *first) else {
+            return;
+        };
+        let pages = (first_bytes..request.end).step_by(self.page_bytes as usize);
+        self.answers.extend(pages.zip(numbers.map(Answer::from_wire)));
+    }
+
+    /// Return the next answer about a page.
+    pub(super) fn next_answer(&mut self) -> Option<(u64, Answer)> {
+        self.answers.pop_front()
+    }
+
     /// Note that the answer is complete.
     pub(super) fn answered(&mut self, result: Result<(), ErrorCode>) {
         let asked_at = self.asked_at.take();
@@ -176,6 +198,7 @@ impl Talk {
     pub(super) fn forget_server(&mut self) {
         self.known.clear();
         self.contents.clear();
+        self.answers.clear();
         self.leaving = 0;
         self.recalls.clear();
         self.recalls.push_back(Recall::All);

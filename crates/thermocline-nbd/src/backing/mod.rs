@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
+use thermocline_core::policy::multi::split::{Answer, Hint};
 use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
 use thermocline_engine::{Frames, Operation};
 
@@ -309,6 +310,14 @@ impl NbdDriver {
         self.session.is_some()
     }
 
+    /// Return `true` if the server is there, and has yet to hear something before a farewell.
+    fn is_being_told(&self) -> bool {
+        let has_blocked = |session: &Session| {
+            session.links.iter().any(|link| !self.is_settled() || link.is_blocked())
+        };
+        self.session.as_ref().is_some_and(has_blocked)
+    }
+
     /// Sends and receives what can be, without waiting.
     fn turn(&mut self) {
         let is_told = self.look(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -484,6 +493,16 @@ impl Driver for NbdDriver {
         }
     }
 
+    fn tell(&mut self, hint: Hint) {
+        if self.session.is_some() {
+            self.orders.tell(hint);
+        }
+    }
+
+    fn next_answer(&mut self) -> Option<(u64, Answer)> {
+        self.orders.cooperation.as_mut()?.next_answer()
+    }
+
     fn next_recall(&mut self) -> Option<Recall> {
         self.orders.cooperation.as_mut()?.next_recall()
     }
@@ -508,7 +527,7 @@ impl Drop for NbdDriver {
     fn drop(&mut self) {
         let start = Instant::now();
         // A server that cannot send an answer does not read the farewell, and keeps the client's place.
-        while self.session.is_some() && !self.is_settled() && start.elapsed() < FAREWELL_LIMIT {
+        while self.is_being_told() && start.elapsed() < FAREWELL_LIMIT {
             if self.exchange().is_err() {
                 break;
             }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use thermocline_core::policy::multi::split::Hint;
 use thermocline_engine::driver::{Allocation, Completion};
 use thermocline_engine::{Device, DeviceError, Frames, Operation, OperationId, OperationKind};
 
@@ -35,6 +36,8 @@ enum Owner {
     Question(u64),
     /// A message about a page that has left RAM.
     Leaving,
+    /// A hint about the cache.
+    Told,
     /// The question which pages are to be given up.
     Recalls,
 }
@@ -202,6 +205,15 @@ impl Orders {
         }
     }
 
+    /// Tells the server of the cache, for the requests behind.
+    pub(super) fn tell(&mut self, hint: Hint) {
+        if self.cooperation.is_some() {
+            let (owner, command) = (Owner::Told, Command::Tell);
+            let (offset_bytes, length_bytes) = (hint.value, hint.hits);
+            self.waiting.push_back(Part { owner, command, flags: 0, offset_bytes, length_bytes });
+        }
+    }
+
     /// Asks which pages are to be given up, once those that were named have been.
     pub(super) fn ask_for_recalls(&mut self, now: Instant) {
         if self.cooperation.as_mut().is_some_and(|talk| talk.asks(now)) {
@@ -256,6 +268,10 @@ impl Orders {
         if let (Owner::Recalls, Some(talk)) = (part.owner, &mut self.cooperation) {
             return talk.take_recalls(descriptors);
         }
+        if let (Owner::Operation(_), Some(talk)) = (part.owner, &mut self.cooperation) {
+            let end_bytes = part.offset_bytes + u64::from(part.length_bytes);
+            return talk.take_answers(&(part.offset_bytes..end_bytes), descriptors);
+        }
         let Owner::Question(tag) = part.owner else { return };
         let Some(question) = self.questions.get_mut(&tag) else { return };
         let (mut offset, wanted) = (part.offset_bytes, question.range.clone());
@@ -283,6 +299,7 @@ impl Orders {
             Owner::Operation(id) => id,
             Owner::Question(tag) => return self.answer(tag),
             Owner::Leaving => return self.talked(Talk::has_left),
+            Owner::Told => return,
             Owner::Recalls => return self.talked(|talk| talk.answered(result)),
         };
         if part.command == Command::Read && result.is_err() {

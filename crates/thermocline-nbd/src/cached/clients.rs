@@ -1,10 +1,10 @@
 //! A server whose clients cooperate: their requests on the way to the engine, and what they say besides.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Instant;
 
-use thermocline_core::policy::multi::split::Held;
+use thermocline_core::policy::multi::split::{Answer, Held, Hint};
 use thermocline_engine::driver::Driver;
 use thermocline_engine::{Cooperator as Keeper, Request, RequestKind, SubmitError};
 
@@ -26,6 +26,10 @@ pub(super) struct Clients {
     wanted: Range<u64>,
     /// Pages that were offered behind requests which wait: the policy hears of these first.
     offered: VecDeque<Offered>,
+    /// By the number of a request that the engine has: which of its pages the client keeps.
+    kept: BTreeMap<u64, Vec<u64>>,
+    /// The same of the request whose reply was announced.
+    announced: Vec<u64>,
 }
 
 /// A page that a client gives up, with its content.
@@ -50,6 +54,8 @@ impl<D: Driver> Cached<D> {
             recalls: vec![],
             wanted: 0..0,
             offered: VecDeque::new(),
+            kept: BTreeMap::new(),
+            announced: vec![],
         });
         self
     }
@@ -97,6 +103,11 @@ impl<D: Driver> Cached<D> {
                 for page in self.pages_of(piece) {
                     self.clients.as_mut()?.leases.give_up(client, page);
                 }
+                Ok(())
+            }
+            Command::Tell => {
+                let hint = Hint { hits: piece.length_bytes, value: piece.offset_bytes };
+                self.engine.shard_mut().take_hint_of(client, hint);
                 Ok(())
             }
             Command::Read | Command::Write if is_aligned => {
@@ -151,12 +162,17 @@ impl<D: Driver> Cached<D> {
         }
         let Some(keeper) = keeper else { return self.engine.submit(request, payload) };
         self.engine.submit_of(keeper, request, payload)?;
+        let answers = self.engine.shard_mut().take_answers();
         if let Some(clients) = &mut self.clients
             && request.kind != RequestKind::Flush
         {
             let is_its = |offered: &Offered| offered.client == keeper.client;
             clients.offered.retain(|it| !(is_its(it) && pages.contains(&it.page)));
             clients.leases.hold(keeper.client, pages);
+            if !answers.is_empty() {
+                let numbers = answers.into_iter().map(Answer::to_wire).collect();
+                clients.kept.insert(request.tag, numbers);
+            }
         }
         Ok(())
     }
@@ -194,6 +210,19 @@ impl<D: Driver> Cached<D> {
             .as_mut()
             .map(|clients| std::mem::take(&mut clients.recalls))
             .unwrap_or_default()
+    }
+
+    /// Announce the answers that come with the reply to a request.
+    pub(super) fn announce_answers(&mut self, number: u64) {
+        if let Some(clients) = &mut self.clients {
+            clients.announced = clients.kept.remove(&number).unwrap_or_default();
+        }
+    }
+
+    /// Return the answers that come with the reply that was just announced.
+    pub(super) fn take_client_answers(&mut self) -> Vec<u64> {
+        let clients = self.clients.as_mut();
+        clients.map(|clients| std::mem::take(&mut clients.announced)).unwrap_or_default()
     }
 
     /// Release the place of a client that has gone.

@@ -116,6 +116,8 @@ enum SocketState {
 enum Phase {
     Handshake(Handshake),
     Transmission(Requests, Negotiated),
+    /// It takes no replies any more: only its farewell is looked for among what it had sent.
+    Parting(Requests),
     /// Leaving: nothing more is read. Requests in flight are waited for, and answered if the client
     /// listens: then these are its terms.
     Leaving(Option<Negotiated>),
@@ -169,7 +171,7 @@ impl Connection {
         match &self.phase {
             Phase::Handshake(_) => None,
             Phase::Transmission(..) => self.chosen,
-            Phase::Leaving(_) => self.chosen.filter(|_| !self.work.is_empty()),
+            Phase::Parting(_) | Phase::Leaving(_) => self.chosen.filter(|_| !self.work.is_empty()),
         }
     }
 
@@ -318,7 +320,7 @@ impl Connection {
             Phase::Transmission(_, negotiated) | Phase::Leaving(Some(negotiated)) => {
                 Some(negotiated)
             }
-            Phase::Handshake(_) | Phase::Leaving(None) => None,
+            Phase::Handshake(_) | Phase::Parting(_) | Phase::Leaving(None) => None,
         };
         if !self.is_leaving() {
             self.since = Instant::now();
@@ -329,6 +331,32 @@ impl Connection {
             self.output = Output::default();
             self.transport.hang_up();
         }
+    }
+
+    /// Look for the farewell of a client whose socket takes no replies. It may have said farewell before it closed, behind
+    /// requests that were not read: if nobody looked for that, its place would be taken until its leases
+    /// end. The requests before it are not performed: nobody waits for them, and the client may have come
+    /// back on another connection, and have repeated them there.
+    ///
+    /// Returns `true` if there is something to look for.
+    pub(super) fn look_for_farewell(&mut self) -> bool {
+        if self.cooperates_with.is_none() {
+            return false;
+        }
+        match &self.phase {
+            Phase::Transmission(requests, _) => {
+                self.phase = Phase::Parting(requests.clone());
+                self.since = Instant::now();
+                // The system told once that there was input, and does not do so again.
+                self.socket_state = SocketState::Ending;
+                self.held_back = None;
+                self.work.abandon_arriving();
+            }
+            Phase::Parting(_) => {}
+            Phase::Handshake(_) | Phase::Leaving(_) => return false,
+        }
+        self.output = Output::default();
+        true
     }
 
     /// Goes on with what was held back, if there is room, or else reads once, and takes what is
@@ -403,10 +431,12 @@ impl Connection {
             let is_more = match &self.phase {
                 Phase::Handshake(_) => self.negotiate(shared)?,
                 Phase::Transmission(..) => self.transmit(shared)?,
+                Phase::Parting(_) => self.skip_request()?,
                 Phase::Leaving(_) => false,
             };
             if !self.is_blocked && self.output.waiting_bytes() >= OUTPUT_BYTES {
-                self.transport.send(&mut self.output)?;
+                // An error shows when the rest is sent.
+                drop(self.transport.send(&mut self.output));
             }
             if !is_more {
                 return Ok(());
@@ -512,6 +542,21 @@ impl Connection {
         Ok(is_more)
     }
 
+    /// Takes one request that is not performed, or the farewell. Returns `true` if there may be another.
+    fn skip_request(&mut self) -> Result<bool, Fault> {
+        let Phase::Parting(requests) = &mut self.phase else { return Ok(false) };
+        let (consumed, incoming) = requests.next(self.input.waiting())?;
+        let is_farewell = matches!(incoming, Some(Incoming::Disconnect));
+        let is_more = incoming.is_some();
+        self.input.consume(consumed);
+        self.cost_left -= REQUEST_COST;
+        if is_farewell {
+            self.departure = Departure::Orderly;
+            self.leave(true);
+        }
+        Ok(is_more)
+    }
+
     /// Return the part of its share of this turn that it used.
     pub(super) fn spent(&self, share: u64) -> u64 {
         u64::try_from(i64::try_from(share).unwrap_or(i64::MAX) - self.cost_left).unwrap_or(0)
@@ -522,7 +567,7 @@ impl Connection {
         let negotiated = match &self.phase {
             Phase::Transmission(_, negotiated) => Some(negotiated),
             Phase::Leaving(negotiated) => negotiated.as_ref(),
-            Phase::Handshake(_) => None,
+            Phase::Handshake(_) | Phase::Parting(_) => None,
         };
         let outlet = Outlet {
             transport: &mut self.transport,

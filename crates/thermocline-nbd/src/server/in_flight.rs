@@ -63,6 +63,8 @@ pub(super) struct InFlight {
     pub(super) data: Option<Box<[u8]>>,
     /// Which client it is of, if that cooperates.
     pub(super) cooperator: Option<Cooperator>,
+    /// `true` if a part of the reply was sent that has no data.
+    pub(super) is_in_parts: bool,
 }
 
 impl InFlight {
@@ -77,6 +79,7 @@ impl InFlight {
             error: None,
             data: is_split.then(|| vec![0; request.length_bytes as usize].into_boxed_slice()),
             cooperator: None,
+            is_in_parts: false,
         }
     }
 
@@ -138,7 +141,11 @@ impl InFlight {
 pub(super) fn charge_bytes(request: &Request, negotiated: &Negotiated) -> usize {
     let length_bytes = request.length_bytes as usize;
     match request.command {
-        Command::Read => HELD_BYTES_MIN + replies::READ_HEADER_BYTES_MAX + length_bytes,
+        // A page has a number in the reply of a client that cooperates.
+        Command::Read => {
+            let answer_bytes = if negotiated.cooperates { length_bytes / 512 } else { 0 };
+            HELD_BYTES_MIN + replies::READ_HEADER_BYTES_MAX + length_bytes + answer_bytes
+        }
         // Its pieces may arrive slowly, in a whole input buffer.
         Command::Write | Command::Demote
             if request.length_bytes > bytes_to_multiple(request.offset_bytes, PAYLOAD_BYTES) =>
@@ -155,6 +162,7 @@ pub(super) fn charge_bytes(request: &Request, negotiated: &Negotiated) -> usize 
         Command::Disconnect
         | Command::Attach
         | Command::Release
+        | Command::Tell
         | Command::Flush
         | Command::Trim
         | Command::Cache

@@ -416,7 +416,9 @@ impl<S: Service> Server<S> {
         let mut active = std::mem::take(&mut self.active);
         for index in active.drain(..) {
             self.connections[index].is_active = false;
-            if let Err(fault) = self.connections[index].send() {
+            if let Err(fault) = self.connections[index].send()
+                && !self.connections[index].look_for_farewell()
+            {
                 self.part(index, &fault);
             }
             self.settle(index);

@@ -107,7 +107,8 @@ impl Work {
             }
             return;
         }
-        let has_no_bytes = matches!(request.command, Command::Flush | Command::Await);
+        let has_no_bytes =
+            matches!(request.command, Command::Flush | Command::Await | Command::Tell);
         if request.length_bytes == 0 && !has_no_bytes {
             finish(InFlight::new(request), negotiated, output);
             return;
@@ -159,6 +160,16 @@ impl Work {
         let index = place.request;
         let in_flight = &mut self.in_flight[index];
         let request = in_flight.request;
+        let may_keep = matches!(request.command, Command::Read | Command::Write);
+        if may_keep && in_flight.cooperator.is_some() && reply.outcome.is_ok() {
+            let answers = service.take_answers(reply.tag);
+            if negotiated.is_some() && !answers.is_empty() {
+                let offset_bytes = request.offset_bytes + u64::from(place.done_bytes);
+                output.make_room(EXTENTS_HEADER_BYTES + EXTENT_BYTES * (answers.len() + 1));
+                replies::answers(&mut output.bytes, request.cookie, offset_bytes, &answers);
+                in_flight.is_in_parts = true;
+            }
+        }
         if request.command == Command::Read && reply.outcome.is_ok() {
             match (&mut in_flight.data, negotiated) {
                 (None, Some(negotiated)) => {
@@ -247,6 +258,7 @@ fn finish(finished: InFlight, negotiated: &Negotiated, output: &mut Output) {
             replies::read(bytes, negotiated, cookie, offset_bytes, 0);
         }
         (None, None) if command == Command::Read => {}
+        (None, None) if finished.is_in_parts => replies::done_in_parts(bytes, cookie),
         (None, None) => replies::done(bytes, cookie),
     }
 }

@@ -523,6 +523,10 @@ impl<D: Driver> Service for Sharded<D> {
         self.own.take_recalls(tag)
     }
 
+    fn take_answers(&mut self, tag: Tag) -> Vec<u64> {
+        self.own.take_answers(tag)
+    }
+
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {
         self.own.has_left(cooperator, departure);
     }

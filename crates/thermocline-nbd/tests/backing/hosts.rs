@@ -34,6 +34,9 @@ const PAGE_BYTES: u32 = 4096;
 const PAGES: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Policies that run on two hosts.
+const NAMES: [&str; 4] = ["demote", "hint-k", "mq-n", "promote"];
+
 /// The tiers: of each client, and the two of the server.
 const SIZES: [u32; 3] = [6, 9, 12];
 
@@ -275,8 +278,15 @@ fn check_hits(name: &str, mode: Option<(&str, &str)>, clients: u8, writes: bool)
             engine.shard().assert_invariants();
         }
     }
+    // What a client keeps, it has read once.
+    for engine in &engines {
+        let counters = engine.shard().counters();
+        let misses = counters.policy.read_hits(Tier::DISK);
+        assert_eq!(counters.backing.all_read_bytes(), misses * PAGE as u64, "{name}");
+    }
     let counters = below.counters();
-    assert_eq!(counters.demotions_taken > 0, name == "demote");
+    let demotes = split::find(name).unwrap().victims == Victims::Demoted;
+    assert_eq!(counters.demotions_taken > 0, demotes);
     // Everything that was demoted is served from memory: nothing is read again.
     let misses = counters.policy.read_hits(Tier::DISK);
     assert!(counters.backing.all_read_bytes() <= misses * PAGE as u64, "content is not read again");
@@ -290,6 +300,8 @@ fn each_tier_finds_what_the_lab_says() {
                 check_hits("demote", Some(("mode", mode)), clients, writes);
             }
             check_hits("mq-n", None, clients, writes);
+            check_hits("promote", None, clients, writes);
+            check_hits("hint-k", Some(("ghost_ratio", "0.5")), clients, writes);
         }
     }
 }
@@ -299,8 +311,8 @@ fn each_tier_finds_what_the_lab_says() {
 struct Shared {
     /// The value whose write was answered last.
     answered: u8,
-    /// The value that is being written, and by whom.
-    writing: Option<(u8, usize)>,
+    /// The value that is being written.
+    writing: Option<u8>,
 }
 
 /// A read that is under way: what it may find.
@@ -314,6 +326,8 @@ struct Reading {
 struct Sharing {
     pages: Vec<Shared>,
     reads: BTreeMap<u64, Reading>,
+    /// Pages that are being written, by the tags of the writes: values repeat.
+    writes: BTreeMap<u64, u32>,
     next_tag: u64,
     answers: u64,
 }
@@ -321,17 +335,16 @@ struct Sharing {
 impl Sharing {
     fn new() -> Self {
         let pages = vec![Shared::default(); PAGES as usize];
-        Self { pages, reads: BTreeMap::new(), next_tag: 1, answers: 0 }
+        Self { pages, reads: BTreeMap::new(), writes: BTreeMap::new(), next_tag: 1, answers: 0 }
     }
 
-    fn submit(&mut self, engine: &mut Engine<NbdDriver>, by: usize, random: &mut SplitMix64) {
+    fn submit(&mut self, engine: &mut Engine<NbdDriver>, random: &mut SplitMix64) {
         let mut draw = |most: u64| random.bits() % most;
         let page = u32::try_from(draw(20).min(draw(20))).unwrap();
         let known = &mut self.pages[page as usize];
         let tag = self.next_tag;
         if draw(3) > 0 {
-            let may_find =
-                [Some(known.answered), known.writing.map(|(value, _)| value)].into_iter().flatten();
+            let may_find = [Some(known.answered), known.writing].into_iter().flatten();
             let reading = Reading { page, may_find: may_find.collect() };
             if engine.submit(Request::read(tag, at(page), PAGE as u64), &[]).is_ok() {
                 self.reads.insert(tag, reading);
@@ -340,7 +353,8 @@ impl Sharing {
         } else if known.writing.is_none() {
             let value = u8::try_from(tag % 255 + 1).unwrap();
             if engine.submit(Request::write(tag, at(page), PAGE as u64), &[value; PAGE]).is_ok() {
-                known.writing = Some((value, by));
+                known.writing = Some(value);
+                self.writes.insert(tag, page);
                 self.next_tag += 1;
                 // Reads under way may find the new value.
                 let under_way = self.reads.values_mut().filter(|reading| reading.page == page);
@@ -349,7 +363,7 @@ impl Sharing {
         }
     }
 
-    fn answered(&mut self, engine: &mut Engine<NbdDriver>, by: usize) {
+    fn answered(&mut self, engine: &mut Engine<NbdDriver>) {
         while let Some(reply) = engine.next_reply() {
             assert_eq!(reply.result, Ok(()));
             self.answers += 1;
@@ -357,14 +371,16 @@ impl Sharing {
                 let bytes: Vec<u8> = engine.pieces(&reply).flatten().copied().collect();
                 assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a page is of one piece");
                 let page = reading.page;
-                assert!(reading.may_find.contains(&bytes[0]), "{page}: {} {reading:?}", bytes[0]);
+                assert!(
+                    reading.may_find.contains(&bytes[0]),
+                    "{page}: {} {reading:?} {}",
+                    bytes[0],
+                    reply.tag
+                );
             } else {
-                let is_its = |known: &&mut Shared| {
-                    let value = u8::try_from(reply.tag % 255 + 1).unwrap();
-                    known.writing == Some((value, by))
-                };
-                let known = self.pages.iter_mut().find(is_its).unwrap();
-                known.answered = known.writing.take().unwrap().0;
+                let page = self.writes.remove(&reply.tag).unwrap();
+                let known = &mut self.pages[page as usize];
+                known.answered = known.writing.take().unwrap();
             }
             engine.release(reply);
         }
@@ -373,7 +389,7 @@ impl Sharing {
 
 #[test]
 fn clients_that_share_pages_read_nothing_old() {
-    for name in ["demote", "mq-n"] {
+    for name in NAMES {
         let below = Below::start(name, None, 3);
         let mut engines: Vec<_> =
             (0..3).map(|number| client(name, below.uri(), number).unwrap()).collect();
@@ -383,26 +399,29 @@ fn clients_that_share_pages_read_nothing_old() {
                 .unwrap();
         let mut random = SplitMix64::new(3);
         let mut sharing = Sharing::new();
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(1500) {
-            for (by, engine) in engines.iter_mut().enumerate() {
-                sharing.submit(engine, by, &mut random);
+        let demotes = split::find(name).unwrap().victims == Victims::Demoted;
+        // Pages that were written leave after a sync, which comes in time.
+        let mut wanted = 4000;
+        while sharing.answers < wanted {
+            for engine in &mut engines {
+                sharing.submit(engine, &mut random);
                 engine.poll();
-                sharing.answered(engine, by);
+                sharing.answered(engine);
                 engine.shard().assert_invariants();
+            }
+            if sharing.answers >= wanted && demotes && below.counters().demotions_taken == 0 {
+                wanted += 1000;
             }
         }
         drive(&mut engines, |engines| {
-            for (by, engine) in engines.iter_mut().enumerate() {
-                sharing.answered(engine, by);
+            for engine in engines.iter_mut() {
+                sharing.answered(engine);
             }
             sharing.reads.is_empty() && sharing.pages.iter().all(|known| known.writing.is_none())
         });
-        assert!(sharing.answers > 1000, "{}", sharing.answers);
-        assert!(below.counters().demotions_taken > 0 || name == "mq-n");
         let recalled: u64 =
             engines.iter().map(|engine| engine.shard().counters().pages_outdated).sum();
-        assert!(recalled > 50, "{recalled}");
+        assert!(recalled > 10, "{recalled}");
         settle(&mut engines);
         // A plain client sees what was written, and what it writes is seen.
         for page in 0..20 {
@@ -453,6 +472,25 @@ fn a_client_that_says_farewell_is_in_nobodys_way() {
     assert!(start.elapsed() < Duration::from_secs(4), "nobody waits for those that have gone");
 }
 
+/// A client leaves with requests under way, whose answers nobody takes any more. The next one may come before
+/// the server has read that, but does not wait for leases to end.
+#[test]
+fn a_busy_client_that_says_farewell_is_in_nobodys_way() {
+    let below = Below::start("demote", None, 1);
+    for identity in 0..40 {
+        let start = Instant::now();
+        let mut engine = client_after_another("demote", &below, identity);
+        assert!(start.elapsed() < Duration::from_secs(5), "nobody waits for those that have gone");
+        for tag in 0..24_u32 {
+            let request = Request::read(tag.into(), at(tag % 8 * 8), 8 * PAGE as u64);
+            if engine.submit(request, &[]).is_err() {
+                break;
+            }
+        }
+        engine.poll();
+    }
+}
+
 /// Start a client that takes the place of one that has gone, once the server has noticed that.
 fn client_after_another(name: &str, server: &Below, identity: u32) -> Engine<NbdDriver> {
     let start = Instant::now();
@@ -470,7 +508,7 @@ fn client_after_another(name: &str, server: &Below, identity: u32) -> Engine<Nbd
 #[test]
 fn what_was_flushed_survives_a_server_and_a_client_that_die() {
     let pages = u32::try_from(super::PAGES).unwrap();
-    for name in ["demote", "mq-n"] {
+    for name in NAMES {
         let folder = tempfile::tempdir().unwrap();
         let disk = disk(super::BYTES);
         let start = || {

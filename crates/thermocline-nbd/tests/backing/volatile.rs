@@ -60,6 +60,7 @@ impl Service for Volatile {
             | Command::Await
             | Command::Demote
             | Command::Release
+            | Command::Tell
             | Command::BlockStatus => {}
         }
         drop(disk);

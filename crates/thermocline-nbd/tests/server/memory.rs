@@ -78,6 +78,7 @@ impl Memory {
             | Command::Await
             | Command::Demote
             | Command::Release
+            | Command::Tell
             | Command::BlockStatus => Ok(()),
         }
     }

@@ -90,7 +90,7 @@ fn what_two_hosts_cannot_do_is_refused() {
         client(&server).set(key, value).refused(&[], words);
     };
     refuse("write_mode", "back", &["write_mode", "backing.cooperate"]);
-    refuse("policy.name", "lru", &["policy.name", "`demote`, `mq-n`"]);
+    refuse("policy.name", "lru", &["policy.name", "`demote`, `hint-k`, `mq-n`, `promote`"]);
     refuse("flash.path", "flash.img", &["flash"]);
     refuse("page_size", "12KiB", &["page_size", "power of two"]);
     refuse("page_size", "8KiB", &["backing.nbd", "page_size"]);

@@ -24,7 +24,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
-use super::halves::{Held, Joined, Message, Receive, Victims};
+use super::halves::{Answer, Held, Joined, LruHalf, Message, Receive, Victims};
 use super::hierarchy::Hierarchy;
 use super::one_order::OneOrder;
 use super::stacks::Stacks;
@@ -82,7 +82,8 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     if mode(values) == Mode::Remove && setup.clients == Clients::ONE {
         return Box::new(OneOrder::new(setup));
     }
-    Box::new(Joined::new(setup, Victims::Demoted, Server::new(setup, values)))
+    let client = || LruHalf::new(setup, Victims::Demoted);
+    Box::new(Joined::new(setup, client, Server::new(setup, values)))
 }
 
 fn mode(values: &Values) -> Mode {
@@ -214,7 +215,7 @@ impl Server {
 
 impl Receive for Server {
     #[inline]
-    fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink) {
+    fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink) -> Option<Answer> {
         match message {
             Message::Read { page } => {
                 self.bring(Access { page, op: Op::Read, client }, Held::No, out);
@@ -223,7 +224,9 @@ impl Receive for Server {
                 self.bring(Access { page, op: Op::Write, client }, held, out);
             }
             Message::Demote { page } => self.take(client, page, out),
+            Message::Tell(_) => {}
         }
+        None
     }
 
     #[inline]

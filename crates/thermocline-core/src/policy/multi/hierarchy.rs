@@ -76,7 +76,10 @@ const fn numbered(bit: u32) -> Tier {
 
 impl Hierarchy {
     pub(super) fn new(setup: &Setup) -> Self {
-        let capacity_pages: Box<[u32]> = setup.tier_capacities_pages().collect();
+        let mut capacity_pages: Box<[u32]> = setup.tier_capacities_pages().collect();
+        if let Some(guest) = setup.clients.guest() {
+            capacity_pages[usize::from(guest)] = 0;
+        }
         let bits = (0..).zip(&capacity_pages).map(|(bit, &pages)| u32::from(pages > 0) << bit);
         Self {
             caches: bits.sum(),

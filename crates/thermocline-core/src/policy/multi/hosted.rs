@@ -10,64 +10,102 @@
 //! * Deviations: (1) A client that does not cooperate has no tier, so the server's half takes each page
 //!   back that it has just given to such a client.
 
-use super::halves::{ClientHalf, Link, Message};
-use super::split::ServerHalf;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::halves::{Answer, Held, Hint, Link, Message};
+use super::split::{ClientHalf, ServerHalf};
 use crate::policy::News;
 use crate::{Access, Action, Actions, Op, PageId, Policy, Setup, Survivor, Tier};
 
 /// A client's half, as the policy of an engine whose backing store is the server.
 #[derive(Debug)]
-pub(super) struct HostedClient(ClientHalf);
+pub(super) struct HostedClient {
+    half: ClientHalf,
+    /// Message for the server with the next request.
+    untold: Option<Hint>,
+}
 
 impl HostedClient {
     pub(super) const fn new(half: ClientHalf) -> Self {
-        Self(half)
+        Self { half, untold: None }
     }
 }
 
 /// Turns what a half says into moves between RAM and the server.
-struct Moves<'a>(&'a mut Actions);
+struct Moves<'a> {
+    out: &'a mut Actions,
+    untold: &'a mut Option<Hint>,
+    /// The half waits for an answer before it keeps a page.
+    waits: bool,
+}
 
 impl Link for Moves<'_> {
     fn serve(&mut self, page: PageId) {
-        self.0.serve(page, Op::Read, Tier::RAM, Tier::RAM);
+        self.out.serve(page, Op::Read, Tier::RAM, Tier::RAM);
     }
 
     fn send(&mut self, message: Message) {
         match message {
+            // The server says if it stays.
+            Message::Read { page } if self.waits => {
+                self.out.serve(page, Op::Read, Tier::DISK, Tier::DISK);
+            }
+            Message::Write { page, held: Held::No } if self.waits => {
+                self.out.serve(page, Op::Write, Tier::DISK, Tier::DISK);
+            }
             Message::Read { page } => {
-                self.0.copy(page, Tier::DISK, Tier::RAM);
-                self.0.serve(page, Op::Read, Tier::DISK, Tier::RAM);
+                self.out.copy(page, Tier::DISK, Tier::RAM);
+                self.out.serve(page, Op::Read, Tier::DISK, Tier::RAM);
             }
             Message::Write { page, held } => {
                 let found = if held.is_yes() { Tier::RAM } else { Tier::DISK };
-                self.0.serve(page, Op::Write, found, Tier::RAM);
-                self.0.copy(page, Tier::RAM, Tier::DISK);
+                self.out.serve(page, Op::Write, found, Tier::RAM);
+                self.out.copy(page, Tier::RAM, Tier::DISK);
             }
-            Message::Demote { page } => self.0.copy(page, Tier::RAM, Tier::DISK),
+            Message::Demote { page } => self.out.copy(page, Tier::RAM, Tier::DISK),
+            Message::Tell(hint) => {
+                let hits = self.untold.map_or(0, |untold| untold.hits).saturating_add(hint.hits);
+                *self.untold = Some(Hint { hits, ..hint });
+            }
         }
     }
 
+    fn keep(&mut self, page: PageId) {
+        self.out.copy(page, Tier::DISK, Tier::RAM);
+    }
+
     fn drop_copy(&mut self, page: PageId) {
-        self.0.drop_copy(page, Tier::RAM);
+        self.out.drop_copy(page, Tier::RAM);
     }
 }
 
 impl Policy for HostedClient {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        self.0.access(access.page, access.op, &mut Moves(out));
+        let Self { half, untold } = self;
+        let waits = half.waits();
+        half.access(access.page, access.op, &mut Moves { out, untold, waits });
     }
 
     fn hear(&mut self, news: News, out: &mut Actions) {
+        let Self { half, untold } = self;
         match news {
             News::Outdated { page } => {
-                if self.0.invalidate(page) {
+                if half.invalidate(page) {
                     out.drop_copy(page, Tier::RAM);
                 }
+            }
+            News::Answered { page, answer } => {
+                let waits = half.waits();
+                half.answered(page, answer, &mut Moves { out, untold, waits });
             }
             News::Message { message, .. } => debug_assert!(false, "a client hears {message:?}"),
             News::Left { .. } => {}
         }
+    }
+
+    fn take_hint(&mut self) -> Option<Hint> {
+        self.untold.take()
     }
 
     fn flush(&mut self, _out: &mut Actions) {}
@@ -77,15 +115,15 @@ impl Policy for HostedClient {
     }
 
     fn prefetch(&self, page: PageId) {
-        self.0.prefetch(page);
+        self.half.prefetch(page);
     }
 
     fn assert_invariants(&self) {
-        self.0.assert_invariants();
+        self.half.assert_invariants();
     }
 
     fn memory_bytes(&self) -> usize {
-        self.0.memory_bytes()
+        self.half.memory_bytes()
     }
 }
 
@@ -97,26 +135,37 @@ pub(super) struct HostedServer {
     cooperating: u8,
     /// Actions of the half, in the tiers of the whole hierarchy.
     whole: Actions,
+    /// Answers to the client that reads or writes, in order.
+    answers: Vec<Answer>,
 }
 
 impl HostedServer {
     /// Create the server's half. `setup` describes the whole hierarchy, with one client more than cooperate.
     pub(super) fn new(setup: &Setup, half: ServerHalf) -> Self {
-        Self { half, cooperating: setup.clients.get() - 1, whole: Actions::new() }
+        Self { half, cooperating: setup.clients.get() - 1, whole: Actions::new(), answers: vec![] }
     }
 
-    fn receive(&mut self, client: u8, message: Message, out: &mut Actions) {
+    fn receive(&mut self, client: u8, message: Message, out: &mut Actions) -> Option<Answer> {
         self.whole.clear();
-        self.half.receive(client, message, &mut self.whole);
+        let answer = self.half.receive(client, message, &mut self.whole);
         let first_shared = self.cooperating + 1;
         let own = |tier: Tier| tier.0.checked_sub(first_shared).map(Tier);
         for action in self.whole.as_slice() {
             match *action {
-                Action::Serve { page, op, found, .. } => {
+                Action::Serve { page, op, found, tier } => {
                     // What the client held was looked for in no tier of this host.
                     let found = own(found).unwrap_or(Tier::DISK);
-                    let tier = if op == Op::Read { found } else { Tier::DISK };
-                    out.serve(page, op, found, tier);
+                    let kept = own(tier);
+                    if op == Op::Read {
+                        out.serve(page, op, found, kept.unwrap_or(found));
+                        continue;
+                    }
+                    // A write is answered when the disk has it, so it is served there. It renews the copy of
+                    // a tier that keeps the page.
+                    out.serve(page, op, found, Tier::DISK);
+                    if kept == Some(Tier::FLASH) {
+                        out.copy(page, Tier::RAM, Tier::FLASH);
+                    }
                 }
                 Action::Copy { page, source, target } => match (own(source), own(target)) {
                     // The answer brings it to the client, and a write is served on disk.
@@ -132,6 +181,7 @@ impl HostedServer {
                 }
             }
         }
+        answer
     }
 }
 
@@ -140,19 +190,28 @@ impl Policy for HostedServer {
     fn access(&mut self, access: Access, out: &mut Actions) {
         let page = access.page;
         let message = Message::of_miss(page, access.op);
-        self.receive(self.cooperating, message, out);
-        self.receive(self.cooperating, Message::Demote { page }, out);
+        let answer = self.receive(self.cooperating, message, out);
+        if answer != Some(Answer::Passed) {
+            self.receive(self.cooperating, Message::Demote { page }, out);
+        }
     }
 
     fn hear(&mut self, news: News, out: &mut Actions) {
         match news {
             News::Message { client, message } => {
                 assert!(client < self.cooperating, "a client has a number");
-                self.receive(client, message, out);
+                let answer = self.receive(client, message, out);
+                self.answers.extend(answer);
             }
             News::Left { client } => self.half.forget_client(client),
-            News::Outdated { .. } => debug_assert!(false, "nothing is above the server"),
+            News::Outdated { .. } | News::Answered { .. } => {
+                debug_assert!(false, "nothing is above the server");
+            }
         }
+    }
+
+    fn take_answers(&mut self) -> Vec<Answer> {
+        core::mem::take(&mut self.answers)
     }
 
     fn flush(&mut self, _out: &mut Actions) {}

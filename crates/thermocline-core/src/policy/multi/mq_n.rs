@@ -17,7 +17,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
-use super::halves::{Held, Joined, Message, Receive, Victims};
+use super::halves::{Answer, Held, Joined, LruHalf, Message, Receive, Victims};
 use super::hierarchy::Hierarchy;
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
@@ -51,7 +51,8 @@ pub const MQ_N: PolicyEntry = PolicyEntry {
 
 /// Builds the policy for the registry.
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Joined::new(setup, Victims::Dropped, Server::new(setup, values)))
+    let client = || LruHalf::new(setup, Victims::Dropped);
+    Box::new(Joined::new(setup, client, Server::new(setup, values)))
 }
 
 impl Server {
@@ -99,7 +100,7 @@ impl Server {
 }
 
 impl Receive for Server {
-    fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink) {
+    fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink) -> Option<Answer> {
         match message {
             Message::Read { page } => {
                 self.bring(Access { page, op: Op::Read, client }, Held::No, out);
@@ -108,8 +109,9 @@ impl Receive for Server {
                 self.bring(Access { page, op: Op::Write, client }, held, out);
             }
             // Tiers hand nothing down: what a client offers is not taken.
-            Message::Demote { .. } => {}
+            Message::Demote { .. } | Message::Tell(_) => {}
         }
+        None
     }
 
     #[inline]

@@ -7,7 +7,8 @@
 //! * Source: Wong and Wilkes, USENIX ATC 2002, have clients that demote to a server; Zhou, Philbin, Li,
 //!   USENIX 2001, have a server that only sees its clients' misses.
 //! * State: see the policies.
-//! * Cost: one message per miss, per write and per demotion; none per hit of a read.
+//! * Cost: one message per miss, per write and per demotion, and one per request if the state of
+//!   a client's cache has changed; none per hit of a read.
 //! * Deviations: (1) The server's half of `demote` keeps which pages each client holds, as it has to
 //!   know whether a page that a client gives up is still in another first tier. It learns that from
 //!   reads, writes and demotions, so nothing is sent for it. (2) Before a write is made, every other
@@ -17,15 +18,16 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::halves::Receive as _;
-pub use super::halves::{ClientHalf, Held, Link, Message, Victims};
+pub use super::halves::{Answer, Held, Hint, Link, Message, PASSED, Victims};
+use super::halves::{Ask as _, LruHalf, Receive as _};
 use super::hosted::{HostedClient, HostedServer};
-use super::{demote, mq_n};
+use super::{demote, hint_k, mq_n, promote};
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::PolicyEntry;
 use crate::policy::single::mq;
-use crate::{Actions, BoxedPolicy, Clients, PageId, Setup};
+use crate::random::{SEED, SplitMix64};
+use crate::{Actions, BoxedPolicy, Clients, Op, PageId, Setup};
 
 /// A policy that runs on two hosts.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,7 @@ pub struct Split {
     /// Treatment of the pages that leave a client.
     pub victims: Victims,
     parameters: &'static [Parameter],
+    client: fn(&Setup) -> ClientHalf,
     server: fn(&Setup, &Values) -> ServerHalf,
 }
 
@@ -44,13 +47,32 @@ pub const POLICIES: &[Split] = &[
         name: demote::DEMOTE_NAME,
         victims: Victims::Demoted,
         parameters: demote::PARAMETERS,
+        client: |setup| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Demoted))),
         server: |setup, values| ServerHalf(Half::Demote(demote::Server::new(setup, values))),
+    },
+    Split {
+        name: hint_k::HINT_K_NAME,
+        victims: Victims::Demoted,
+        parameters: hint_k::PARAMETERS,
+        client: |setup| ClientHalf(Asking::HintK(hint_k::Client::new(setup))),
+        server: |setup, values| ServerHalf(Half::HintK(hint_k::Server::new(setup, values))),
     },
     Split {
         name: mq_n::MQ_N_NAME,
         victims: Victims::Dropped,
         parameters: mq::PARAMETERS,
+        client: |setup| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Dropped))),
         server: |setup, values| ServerHalf(Half::Mq(mq_n::Server::new(setup, values))),
+    },
+    Split {
+        name: promote::PROMOTE_NAME,
+        victims: Victims::Dropped,
+        parameters: promote::PARAMETERS,
+        client: |setup| ClientHalf(Asking::Promote(promote::Client::new(setup))),
+        server: |setup, values| {
+            let draws = SplitMix64::new(values.integer(SEED.name));
+            ServerHalf(Half::Promote(promote::Server::new(setup, values, draws)))
+        },
     },
 ];
 
@@ -62,7 +84,7 @@ pub fn find(name: &str) -> Option<&'static Split> {
 impl Split {
     /// Return the half of one client; `setup` is of the whole hierarchy.
     pub fn client(&self, setup: &Setup) -> ClientHalf {
-        ClientHalf::new(setup, self.victims)
+        (self.client)(setup)
     }
 
     /// Return the half of the server; `setup` is of the whole hierarchy, `values` are the policy's
@@ -100,8 +122,9 @@ impl Split {
     /// # Panics
     /// If there is no client, or there are too many.
     pub fn server_policy(&'static self, cooperating: Cooperating) -> PolicyEntry {
-        let clients = Clients::new(usize::from(cooperating.clients) + 1).expect("so many may be");
-        assert!(clients != Clients::ONE, "a client cooperates");
+        let clients = Clients::new(cooperating.clients.into()).expect("a client cooperates");
+        // One more stands for all that do not.
+        let clients = clients.and_guest().expect("so many may be");
         self.entry(move |setup, values| {
             let mut whole = Setup { clients, ..setup.clone() };
             let below = setup.capacity_pages.iter().copied();
@@ -120,6 +143,76 @@ impl Split {
     }
 }
 
+/// Decides which pages the first tier of one client holds.
+#[derive(Clone, Debug)]
+pub struct ClientHalf(Asking);
+
+#[derive(Clone, Debug)]
+enum Asking {
+    Lru(LruHalf),
+    HintK(hint_k::Client),
+    Promote(promote::Client),
+}
+
+/// Does the same with the client's half of any policy.
+macro_rules! with_client {
+    ($asking:expr, $half:ident => $does:expr) => {
+        match $asking {
+            Asking::Lru($half) => $does,
+            Asking::HintK($half) => $does,
+            Asking::Promote($half) => $does,
+        }
+    };
+}
+
+impl ClientHalf {
+    /// Process one page reference of this client. It holds the page afterwards, unless it
+    /// [waits](Self::waits).
+    pub fn access(&mut self, page: PageId, op: Op, link: &mut impl Link) {
+        with_client!(&mut self.0, half => half.access(page, op, link));
+    }
+
+    /// Return `true` if it waits for the server's answer before it keeps a page.
+    pub const fn waits(&self) -> bool {
+        match self.0 {
+            Asking::Lru(_) => LruHalf::WAITS,
+            Asking::HintK(_) => hint_k::Client::WAITS,
+            Asking::Promote(_) => promote::Client::WAITS,
+        }
+    }
+
+    /// Takes the server's answer to a read, or to a write of a page that was not held.
+    pub fn answered(&mut self, page: PageId, answer: Answer, link: &mut impl Link) {
+        with_client!(&mut self.0, half => half.answered(page, answer, link));
+    }
+
+    /// Gives up a page that another client writes; returns `true` if it was held.
+    pub fn invalidate(&mut self, page: PageId) -> bool {
+        with_client!(&mut self.0, half => half.invalidate(page))
+    }
+
+    /// Return `true` if the client holds a page.
+    pub fn holds(&self, page: PageId) -> bool {
+        with_client!(&self.0, half => half.holds(page))
+    }
+
+    pub(super) fn prefetch(&self, page: PageId) {
+        with_client!(&self.0, half => half.prefetch(page));
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        with_client!(&self.0, half => half.memory_bytes())
+    }
+
+    /// Checks every invariant of the half's state.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    pub fn assert_invariants(&self) {
+        with_client!(&self.0, half => half.assert_invariants());
+    }
+}
+
 /// Decides which pages the tiers hold that all clients share.
 ///
 /// Its actions are of the whole hierarchy: tier `n` is the first tier of client `n`, and a copy from
@@ -130,50 +223,55 @@ pub struct ServerHalf(Half);
 #[derive(Clone, Debug)]
 enum Half {
     Demote(demote::Server),
+    HintK(hint_k::Server),
     Mq(mq_n::Server),
+    Promote(promote::Server<SplitMix64>),
+}
+
+/// Does the same with the server's half of any policy.
+macro_rules! with_server {
+    ($half:expr, $server:ident => $does:expr) => {
+        match $half {
+            Half::Demote($server) => $does,
+            Half::HintK($server) => $does,
+            Half::Mq($server) => $does,
+            Half::Promote($server) => $does,
+        }
+    };
 }
 
 impl ServerHalf {
-    /// Answers a message: appends the moves that the server makes, a [`Serve`](crate::Action::Serve)
-    /// among them if the client reads or writes.
+    /// Takes a message: appends the moves that the server makes, a [`Serve`](crate::Action::Serve)
+    /// among them if the client reads or writes. Returns the answer to a client that
+    /// [waits](ClientHalf::waits) for one.
     ///
     /// Before a write is received, every other client must have given the page up
     /// ([`ClientHalf::invalidate`]).
-    pub fn receive(&mut self, client: u8, message: Message, out: &mut Actions) {
-        match &mut self.0 {
-            Half::Demote(server) => server.receive(client, message, out),
-            Half::Mq(server) => server.receive(client, message, out),
-        }
+    pub fn receive(&mut self, client: u8, message: Message, out: &mut Actions) -> Option<Answer> {
+        with_server!(&mut self.0, server => server.receive(client, message, out))
     }
 
     /// Forgets what a client holds, which has crashed or left: it comes back without a page.
     pub fn forget_client(&mut self, client: u8) {
         match &mut self.0 {
             Half::Demote(server) => server.forget_client(client),
+            Half::HintK(server) => server.forget_client(client),
+            Half::Promote(server) => server.forget_client(client),
             // It knows of no client what it holds.
             Half::Mq(_) => {}
         }
     }
 
     pub(super) fn prefetch(&self, page: PageId) {
-        match &self.0 {
-            Half::Demote(server) => server.prefetch(page),
-            Half::Mq(server) => server.prefetch(page),
-        }
+        with_server!(&self.0, server => server.prefetch(page));
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        match &self.0 {
-            Half::Demote(server) => server.memory_bytes(),
-            Half::Mq(server) => server.memory_bytes(),
-        }
+        with_server!(&self.0, server => server.memory_bytes())
     }
 
     pub(super) fn metadata_bytes(&self) -> usize {
-        match &self.0 {
-            Half::Demote(server) => server.metadata_bytes(),
-            Half::Mq(server) => server.metadata_bytes(),
-        }
+        with_server!(&self.0, server => server.metadata_bytes())
     }
 
     /// Checks every invariant of the half's state.
@@ -181,9 +279,6 @@ impl ServerHalf {
     /// # Panics
     /// If one is violated, with its name.
     pub fn assert_invariants(&self) {
-        match &self.0 {
-            Half::Demote(server) => server.assert_invariants(),
-            Half::Mq(server) => server.assert_invariants(),
-        }
+        with_server!(&self.0, server => server.assert_invariants());
     }
 }

@@ -13,7 +13,10 @@ pub(crate) struct Promote {
     draws: Vec<f64>,
     drawn: usize,
     is_adaptive: bool,
+    /// Accesses of which the shared tiers have heard.
     now: u64,
+    /// Per client: its time, and its hits of which the shared tiers have not heard.
+    own: Vec<(u64, u64)>,
     moves: u64,
 }
 
@@ -46,6 +49,7 @@ impl Promote {
             drawn: 0,
             is_adaptive: fixed.is_none(),
             now: 0,
+            own: vec![(0, 0); clients],
             moves: 0,
         }
     }
@@ -82,10 +86,15 @@ impl Promote {
 
 impl Model for Promote {
     fn read(&mut self, client: usize, page: u32) -> Outcome {
-        self.now += 1;
+        self.own[client].0 += 1;
         let path = path(client, self.clients, self.tiers.len());
         let holds = |&tier: &usize| self.tiers[tier].iter().any(|entry| entry.0 == page);
         let found = path.iter().position(holds).unwrap_or(path.len());
+        if found == 0 {
+            self.own[client].1 += 1;
+        } else {
+            self.now += 1 + std::mem::take(&mut self.own[client].1);
+        }
         let lowest = found.min(path.len() - 1);
         if self.is_adaptive {
             (1..=lowest).rev().for_each(|place| self.adapt(path[place - 1], path[place]));
@@ -103,7 +112,11 @@ impl Model for Promote {
             self.tiers[path[found]].retain(|entry| entry.0 != page);
         }
         let kept = path[keeper];
-        self.tiers[kept].push((page, self.now));
+        if keeper == 0 && found > 0 {
+            self.own[client].0 = self.own[client].0.max(self.now);
+        }
+        let now = if keeper == 0 { self.own[client].0 } else { self.now };
+        self.tiers[kept].push((page, now));
         if self.tiers[kept].len() > self.sizes[kept] {
             self.tiers[kept].remove(0);
         }

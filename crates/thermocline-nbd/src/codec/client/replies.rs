@@ -10,7 +10,7 @@ use super::INPUT_BYTES_MAX;
 use super::requests::RequestHeader;
 use crate::protocol::{
     CHUNK_HEADER_BYTES, Command, ErrorCode, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
-    STRING_BYTES_MAX, STRUCTURED_REPLY_MAGIC, chunk,
+    STRING_BYTES_MAX, STRUCTURED_REPLY_MAGIC, chunk, cooperation,
 };
 
 /// Answer of a server.
@@ -35,13 +35,14 @@ pub enum Event<'a> {
         length_bytes: u32,
     },
     /// Extents of one context, from the offset of the request on; or the pages that a client which
-    /// [cooperates](crate::protocol::cooperation) is to give up.
+    /// [cooperates](crate::protocol::cooperation) is to give up, or those of a read or a write that it keeps.
     Extents {
         /// The request.
         cookie: u64,
         /// The number of the context.
         context: u32,
-        /// The extents: length and status, 32 bits each, big-endian. Of pages, the offset: 64 bits.
+        /// The extents: length and status, 32 bits each, big-endian. Of pages, the offset: 64 bits. Of a
+        /// read or a write, the offset of the first page, and a number for each page: 64 bits each.
         descriptors: &'a [u8],
     },
     /// The request failed; [`Event::Done`] still follows.
@@ -237,7 +238,11 @@ fn chunk_event(
         }
         chunk::BLOCK_STATUS if payload.len() > 4 && payload.len() % 8 == 4 => {
             let is_asked = matches!(request.command, Command::BlockStatus | Command::Await);
-            fields.u32().filter(|_| is_asked).map(|context| Event::Extents {
+            let is_kept = |context| {
+                context == cooperation::CONTEXT_ID
+                    && matches!(request.command, Command::Read | Command::Write)
+            };
+            fields.u32().filter(|&id| is_asked || is_kept(id)).map(|context| Event::Extents {
                 cookie,
                 context,
                 descriptors: fields.rest(),

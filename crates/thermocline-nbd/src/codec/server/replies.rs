@@ -98,6 +98,24 @@ pub fn recalls(output: &mut Vec<u8>, cookie: u64, offsets: &[u64]) {
     }
 }
 
+/// Append a part of the reply to a read or a write of a cooperating client, before the last part. It says
+/// which of the pages from `offset_bytes` on the client keeps. See
+/// [`Answer::to_wire`](thermocline_core::policy::multi::split::Answer::to_wire).
+pub fn answers(output: &mut Vec<u8>, cookie: u64, offset_bytes: u64, answers: &[u64]) {
+    let length = 4 + length_u32(8 * (answers.len() + 1));
+    chunk_header(output, 0, chunk::BLOCK_STATUS, cookie, length);
+    output.put_u32(cooperation::CONTEXT_ID);
+    output.put_u64(offset_bytes);
+    for &answer in answers {
+        output.put_u64(answer);
+    }
+}
+
+/// Ends a reply of several parts that has no data.
+pub fn done_in_parts(output: &mut Vec<u8>, cookie: u64) {
+    chunk_header(output, chunk::DONE, chunk::NONE, cookie, 0);
+}
+
 fn simple(output: &mut Vec<u8>, cookie: u64, error: u32) {
     output.put_u32(SIMPLE_REPLY_MAGIC);
     output.put_u32(error);

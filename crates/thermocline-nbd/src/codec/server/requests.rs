@@ -219,8 +219,8 @@ impl Requests {
             }
             Command::Flush => return invalid("a flush has no offset and no length"),
             Command::Await => return invalid("waiting has no offset and no length"),
-            // Its offset is none.
-            Command::Attach => return Ok(request),
+            // Their offsets are none.
+            Command::Attach | Command::Tell => return Ok(request),
             Command::Read
             | Command::Write
             | Command::Disconnect
@@ -264,7 +264,8 @@ impl Requests {
             | Command::Attach
             | Command::Await
             | Command::Demote
-            | Command::Release => Ok(request),
+            | Command::Release
+            | Command::Tell => Ok(request),
         }
     }
 
@@ -296,7 +297,8 @@ impl Requests {
             | Command::Attach
             | Command::Await
             | Command::Demote
-            | Command::Release => {}
+            | Command::Release
+            | Command::Tell => {}
         }
         if header.flags & !allowed != 0 {
             return Err((ErrorCode::Invalid, "a flag that this command does not have here"));

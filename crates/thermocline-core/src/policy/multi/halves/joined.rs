@@ -8,29 +8,31 @@
 use alloc::boxed::Box;
 
 use super::super::hierarchy::Hierarchy;
-use super::{ClientHalf, Link, Message, Receive, Victims};
+use super::{Answer, Ask, Link, Message, Receive};
 use crate::action::Sink;
 use crate::policy::for_each;
 use crate::{Access, Actions, Counts, Op, PageId, Policy, Setup, Survivor, Tier};
 
 /// The halves of all clients, and that of their server.
 #[derive(Clone, Debug)]
-pub(in crate::policy::multi) struct Joined<S> {
+pub(in crate::policy::multi) struct Joined<C, S> {
     hierarchy: Hierarchy,
-    clients: Box<[ClientHalf]>,
+    clients: Box<[C]>,
     server: S,
 }
 
 /// One client's half, its server, and the other clients.
-struct Direct<'a, S, O> {
+struct Direct<'a, C, S, O> {
     client: u8,
     /// The clients before it, and those behind it.
-    others: [&'a mut [ClientHalf]; 2],
+    others: [&'a mut [C]; 2],
     server: &'a mut S,
     out: &'a mut O,
+    /// The server's answers.
+    answer: Option<Answer>,
 }
 
-impl<S: Receive, O: Sink> Link for Direct<'_, S, O> {
+impl<C: Ask, S: Receive, O: Sink> Link for Direct<'_, C, S, O> {
     #[inline]
     fn serve(&mut self, page: PageId) {
         let top = Tier(self.client);
@@ -48,8 +50,15 @@ impl<S: Receive, O: Sink> Link for Direct<'_, S, O> {
                 }
             }
         }
-        self.server.receive(self.client, message, self.out);
+        let answer = self.server.receive(self.client, message, self.out);
+        if C::WAITS {
+            self.answer = self.answer.or(answer);
+        }
     }
+
+    /// Do nothing: the server has said already that the page comes.
+    #[inline]
+    fn keep(&mut self, _page: PageId) {}
 
     #[inline]
     fn drop_copy(&mut self, page: PageId) {
@@ -57,10 +66,9 @@ impl<S: Receive, O: Sink> Link for Direct<'_, S, O> {
     }
 }
 
-impl<S: Receive> Joined<S> {
-    pub(in crate::policy::multi) fn new(setup: &Setup, victims: Victims, server: S) -> Self {
-        let client = |_| ClientHalf::new(setup, victims);
-        let clients = (0..setup.clients.get()).map(client).collect();
+impl<C: Ask, S: Receive> Joined<C, S> {
+    pub(in crate::policy::multi) fn new(setup: &Setup, client: impl Fn() -> C, server: S) -> Self {
+        let clients = (0..setup.clients.get()).map(|_| client()).collect();
         Self { hierarchy: Hierarchy::new(setup), clients, server }
     }
 
@@ -72,11 +80,15 @@ impl<S: Receive> Joined<S> {
         let (before, rest) = self.clients.split_at_mut(client.into());
         let (own, behind) = rest.split_first_mut().expect("every client has a half");
         let others = [before, behind];
-        own.access(page, op, &mut Direct { client, others, server: &mut self.server, out });
+        let mut direct = Direct { client, others, server: &mut self.server, out, answer: None };
+        own.access(page, op, &mut direct);
+        if let Some(answer) = direct.answer.take() {
+            own.answered(page, answer, &mut direct);
+        }
     }
 }
 
-impl<S: Receive> Policy for Joined<S> {
+impl<C: Ask, S: Receive> Policy for Joined<C, S> {
     fn access(&mut self, access: Access, out: &mut Actions) {
         self.step(access, out);
     }
@@ -106,17 +118,18 @@ impl<S: Receive> Policy for Joined<S> {
     }
 
     fn assert_invariants(&self) {
-        self.clients.iter().for_each(ClientHalf::assert_invariants);
+        self.clients.iter().for_each(C::assert_invariants);
         self.server.assert_invariants();
     }
 
     fn memory_bytes(&self) -> usize {
-        let clients: usize = self.clients.iter().map(ClientHalf::memory_bytes).sum();
+        let clients: usize = self.clients.iter().map(C::memory_bytes).sum();
         clients + self.server.memory_bytes()
     }
 
     fn metadata_bytes(&self) -> usize {
-        self.server.metadata_bytes()
+        let clients: usize = self.clients.iter().map(C::metadata_bytes).sum();
+        clients + self.server.metadata_bytes()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
