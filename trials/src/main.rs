@@ -47,13 +47,16 @@ enum Trial {
         fault: Option<String>,
     },
     /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare
-    /// counters; or boot a guest from a disk of `thermocline serve`
+    /// counters; or boot a guest from a disk of `thermocline serve`, or serve a block device in one
     Guest {
         /// Boot a guest from a disk that `thermocline serve` has by vhost-user-blk, and restart the server meanwhile
-        #[arg(long, conflicts_with = "console")]
+        #[arg(long, group = "served", conflicts_with = "console")]
         disk: bool,
-        /// A `thermocline` that is built already, for `--disk`
-        #[arg(long, value_name = "FILE", requires = "disk")]
+        /// Serve a block device in the guest by ublk, kill the server meanwhile, and count instructions beside NBD
+        #[arg(long, group = "served", conflicts_with = "console")]
+        ublk: bool,
+        /// A `thermocline` that is built already, for `--disk` and `--ublk`
+        #[arg(long, value_name = "FILE", requires = "served")]
         program: Option<PathBuf>,
         /// A kernel package of Debian, or the folder that it was unpacked to
         #[arg(long, value_name = "PATH")]
@@ -61,7 +64,7 @@ enum Trial {
         /// Compare with what an earlier guest printed, `console.txt` of `--keep`, and run none
         #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
         console: Option<PathBuf>,
-        /// Only cases whose names contain this text, such as `zipf:dm-cache,64k`
+        /// Only cases whose names contain this text, such as `zipf:dm-cache,64k`, or with `--ublk` `hat` or `count:`
         #[arg(long = "case", value_name = "TEXT", default_value = "")]
         filter: String,
         /// Accesses of each trace
@@ -70,7 +73,7 @@ enum Trial {
         /// End the guest after so long
         #[arg(long, default_value_t = 60.0)]
         minutes: f64,
-        /// Write the console, the recorded machines and the table to this folder
+        /// Write consoles, and what is made of them, to this folder
         #[arg(long, value_name = "FOLDER")]
         keep: Option<PathBuf>,
     },
@@ -83,9 +86,22 @@ fn main() -> Result<()> {
         Trial::Torture { minutes, seed, json, program, fault } => {
             torture::run(&root, &torture::Options { minutes, seed, json, program, fault })
         }
-        Trial::Guest { disk, program, kernel, console, filter, accesses, minutes, keep } => {
-            let options =
-                guest::Options { disk, program, kernel, console, accesses, filter, minutes, keep };
+        Trial::Guest { disk, ublk, program, kernel, console, filter, accesses, minutes, keep } => {
+            let subject = match (disk, ublk) {
+                (true, _) => guest::Subject::Disk,
+                (false, true) => guest::Subject::Ublk,
+                (false, false) => guest::Subject::Caches,
+            };
+            let options = guest::Options {
+                subject,
+                program,
+                kernel,
+                console,
+                accesses,
+                filter,
+                minutes,
+                keep,
+            };
             guest::run(&root, &options)
         }
     }

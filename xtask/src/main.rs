@@ -79,7 +79,7 @@ enum Task {
     #[command(disable_help_flag = true)]
     Torture(Passed),
     /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare
-    /// counters; or boot a guest from a disk of `thermocline serve`
+    /// counters; or boot a guest from a disk of `thermocline serve`, or serve a block device in one
     #[command(disable_help_flag = true)]
     Guest(Passed),
     /// Break the engine's rules of durability one at a time, and fail if no test notices; takes half an hour

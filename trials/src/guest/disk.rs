@@ -6,15 +6,14 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::image::{self, Image};
+use super::Options;
+use super::boot::{self, Guest};
+use super::image::Image;
 use super::kernel::{self, Kernel};
-use super::{Options, POLL_INTERVAL, QEMU};
 use crate::torture::server::{self, Server, Started};
 
 const INIT: &str = include_str!("disk.sh");
@@ -36,10 +35,7 @@ const CASES: [(&str, u16); 3] = [("lc", 1), ("hat", 2), ("lru-exclusive", 1)];
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let given = options.kernel.as_deref();
     let given = given.with_context(|| format!("`--kernel`: {}", kernel::REMEDY))?;
-    ensure!(
-        image::find(QEMU).is_some(),
-        "{QEMU} is not installed; install it with `apt-get install qemu-system-x86`"
-    );
+    boot::check_qemu()?;
     let scratch = tempfile::Builder::new().prefix("guest-").tempdir()?;
     let kernel = Kernel::find(given, scratch.path())?;
     let mut files = Image::default();
@@ -109,58 +105,33 @@ impl Case<'_> {
 
     /// Runs the guest until it ends, and restarts the server as often as the guest asks for.
     fn boot(&self, phase: &str, mut server: Server, last: &str) -> Result<(String, Server)> {
-        let console = self.path(&format!("console.{phase}"));
-        let mut guest = self.start(phase, &console)?;
+        let machine = [
+            "-smp 2 -machine pc -accel tcg -m 512M",
+            "-object memory-backend-memfd,id=memory,size=512M,share=on -numa node,memdev=memory",
+            "-device vhost-user-blk-pci,chardev=cache",
+        ];
+        let mut machine: Vec<String> =
+            machine.iter().flat_map(|words| words.split(' ')).map(ToOwned::to_owned).collect();
+        let socket = self.path("vhost.sock");
+        machine.push("-chardev".to_owned());
+        machine.push(format!("socket,id=cache,path={},reconnect=1", socket.display()));
+        let guest = Guest {
+            kernel: self.kernel,
+            archive: self.archive,
+            console: self.path(&format!("console.{phase}")),
+            machine,
+            words: &format!("phase={phase}"),
+        };
         let mut restarts = 0;
-        let status = loop {
-            if let Some(status) = guest.try_wait()? {
-                break status;
-            }
-            if Instant::now() >= self.deadline {
-                guest.kill()?;
-                guest.wait()?;
-                bail!("the guest did not end in time; give it more with `--minutes`");
-            }
-            let text = read(&console);
+        let text = guest.run_to(last, self.deadline, |text| {
             if text.lines().filter(|line| line.starts_with("@restart")).count() > restarts {
                 restarts += 1;
                 end(&mut server)?;
                 server = self.serve(restarts)?;
             }
-            thread::sleep(POLL_INTERVAL);
-        };
-        let text = read(&console);
-        let has_failed = text.lines().any(|line| line.starts_with("@fail"));
-        let is_over = text.lines().any(|line| line.trim() == last);
-        let words = super::console::last_lines(&text);
-        let errors = read(&console.with_extension("errors"));
-        ensure!(status.success() && is_over && !has_failed, "{status}\n{errors}\n{words}");
+            Ok(())
+        })?;
         Ok((text, server))
-    }
-
-    fn start(&self, phase: &str, console: &Path) -> Result<Child> {
-        let socket = self.path("vhost.sock");
-        Command::new(QEMU)
-            .args(["-nodefaults", "-display", "none", "-no-reboot", "-smp", "2"])
-            .args(["-machine", "pc", "-accel", "tcg", "-m", "512M"])
-            .args(["-object", "memory-backend-memfd,id=memory,size=512M,share=on"])
-            .args(["-numa", "node,memdev=memory"])
-            .arg("-chardev")
-            .arg(format!("socket,id=cache,path={},reconnect=1", socket.display()))
-            .args(["-device", "vhost-user-blk-pci,chardev=cache"])
-            .arg("-append")
-            .arg(format!("console=ttyS0 quiet loglevel=3 panic=-1 phase={phase}"))
-            .arg("-serial")
-            .arg(format!("file:{}", console.display()))
-            .arg("-kernel")
-            .arg(&self.kernel.image)
-            .arg("-initrd")
-            .arg(self.archive)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(console.with_extension("errors"))?)
-            .spawn()
-            .with_context(|| format!("cannot start {QEMU}"))
     }
 }
 
@@ -170,8 +141,4 @@ fn end(server: &mut Server) -> Result<()> {
     let status = server.wait()?;
     ensure!(status.success(), "the server ended with {status}:\n{}", server.log());
     Ok(())
-}
-
-fn read(path: &Path) -> String {
-    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }

@@ -26,6 +26,8 @@ const EXECUTABLE: u32 = 0o100_755;
 pub(crate) struct Image {
     bytes: Vec<u8>,
     folders: BTreeSet<PathBuf>,
+    /// Libraries that it has.
+    libraries: BTreeSet<String>,
     entries: u32,
 }
 
@@ -63,14 +65,19 @@ impl Image {
             "the guest needs programs that are not here; install them with `apt-get install {}`",
             missing.join(" ")
         );
-        let mut libraries = BTreeSet::new();
-        for (program, _) in programs {
-            let path = find(program).context("it was found before")?;
-            self.copy(&path, &format!("bin/{program}"))?;
-            libraries.extend(libraries_of(&path)?);
+        for (name, _) in programs {
+            self.program(&find(name).context("it was found before")?, name)?;
         }
-        for library in libraries {
-            self.copy(Path::new(&library), &library)?;
+        Ok(())
+    }
+
+    /// Adds a file of this machine as a program of that name, and the libraries that it loads.
+    pub(crate) fn program(&mut self, path: &Path, name: &str) -> Result<()> {
+        self.copy(path, &format!("bin/{name}"))?;
+        for library in libraries_of(path)? {
+            if self.libraries.insert(library.clone()) {
+                self.copy(Path::new(&library), &library)?;
+            }
         }
         Ok(())
     }

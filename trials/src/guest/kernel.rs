@@ -15,7 +15,7 @@ use super::image::Image;
 pub(crate) const CACHES: [&str; 5] =
     ["crc32c_generic", "dm-mod", "dm-cache", "dm-cache-smq", "bcache"];
 /// Module of the RAM disks, which the guest loads again for each cache.
-const RAM_DISKS: &str = "brd";
+pub(crate) const RAM_DISKS: &str = "brd";
 
 /// The remedy if no kernel is given, or it is none.
 pub(crate) const REMEDY: &str = "give a kernel package of Debian or the folder that it was unpacked to, such as by \
@@ -73,9 +73,11 @@ impl Kernel {
         Ok(())
     }
 
-    /// Adds the module of RAM disks, which nobody loads yet.
-    pub(crate) fn add_ram_disks(&self, image: &mut Image) -> Result<()> {
-        image.file(&format!("modules/{RAM_DISKS}.ko"), &self.content(RAM_DISKS)?);
+    /// Adds modules that the guest loads itself, later; they need no others.
+    pub(crate) fn add_later(&self, image: &mut Image, modules: &[&str]) -> Result<()> {
+        for module in modules {
+            image.file(&format!("modules/{module}.ko"), &self.content(module)?);
+        }
         Ok(())
     }
 

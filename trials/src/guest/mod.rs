@@ -4,41 +4,51 @@
 //! The guest runs by instructions, not by the host's clock (`-icount`): its time is the number of
 //! instructions executed, and jumps ahead where it waits. So each access comes at its time in the trace
 //! whatever else the host does, hours pass in seconds, and a run repeats. All devices are RAM disks of
-//! the guest. With `--disk` a guest boots from a disk that `thermocline serve` has. Needs QEMU, a kernel package, fio, dmsetup, bcache-tools and a static busybox.
+//! the guest. With `--disk` a guest boots from a disk that `thermocline serve` has, and with `--ublk` the
+//! server runs in the guest and makes a block device there. Needs QEMU, a kernel package, fio, dmsetup,
+//! bcache-tools and a static busybox.
 
+mod boot;
 mod cases;
 mod compare;
 mod console;
 mod disk;
 mod image;
 mod kernel;
+mod ublk;
 mod workload;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
+use self::boot::Guest;
 use self::cases::Case;
 use self::compare::{Comparison, INTERVAL};
 use self::console::Console;
 use self::image::Image;
 use self::kernel::Kernel;
 
-const QEMU: &str = "qemu-system-x86_64";
 const INIT: &str = include_str!("init.sh");
-/// Between two looks at the guest.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Part of the system that a guest tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The kernel's own caches.
+    Caches,
+    /// A guest's disk, by vhost-user-blk.
+    Disk,
+    /// A block device of the guest's kernel, by ublk.
+    Ublk,
+}
 
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// A guest that boots from our own disk, in place of the kernel's caches.
-    pub(crate) disk: bool,
-    /// A `thermocline` that is built already, for that disk.
+    pub(crate) subject: Subject,
+    /// A `thermocline` that is built already.
     pub(crate) program: Option<PathBuf>,
     /// A kernel package, or the folder that it was unpacked to.
     pub(crate) kernel: Option<PathBuf>,
@@ -54,14 +64,20 @@ pub(crate) struct Options {
     pub(crate) keep: Option<PathBuf>,
 }
 
-/// Runs all cases in one guest, and compares.
+/// Runs what the options ask for.
 ///
 /// # Errors
-/// If something is missing, the guest fails, or it does not end in time.
+/// If something is missing, a guest fails, or does not end in time.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    if options.disk {
-        return disk::run(root, options);
+    match options.subject {
+        Subject::Caches => run_caches(root, options),
+        Subject::Disk => disk::run(root, options),
+        Subject::Ublk => ublk::run(root, options),
     }
+}
+
+/// Runs all cases of the kernel's caches in one guest, and compares.
+fn run_caches(root: &Path, options: &Options) -> Result<()> {
     let workloads = workload::load(root, options.accesses)?;
     let cases = cases::all(&workloads, &options.filter);
     ensure!(!cases.is_empty(), "`--case`: no case has `{}` in its name", options.filter);
@@ -98,19 +114,17 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 fn run_guest(options: &Options, cases: &[Case<'_>]) -> Result<(String, Result<()>)> {
     let kernel = options.kernel.as_deref();
     let kernel = kernel.with_context(|| format!("`--kernel`: {}", kernel::REMEDY))?;
-    ensure!(
-        image::find(QEMU).is_some(),
-        "{QEMU} is not installed; install it with `apt-get install qemu-system-x86`"
-    );
+    boot::check_qemu()?;
     let scratch = tempfile::Builder::new().prefix("guest-").tempdir()?;
     let kernel = Kernel::find(kernel, scratch.path())?;
     let archive = scratch.path().join("initramfs");
     fs::write(&archive, image_of(&kernel, cases)?).context("cannot write the guest's files")?;
     let console = scratch.path().join("console");
-    let patience = Duration::from_secs_f64(options.minutes * 60.0);
-    let end = boot(&kernel, &archive, &console, patience);
-    let text = fs::read(&console).unwrap_or_default();
-    Ok((String::from_utf8_lossy(&text).into_owned(), end))
+    let machine = boot::BY_INSTRUCTIONS.map(ToOwned::to_owned).to_vec();
+    let guest = Guest { kernel: &kernel, archive: &archive, console, machine, words: "" };
+    let deadline = Instant::now() + Duration::from_secs_f64(options.minutes * 60.0);
+    let end = guest.run(deadline, |_| Ok(()));
+    Ok((guest.text(), end))
 }
 
 /// Compares the cases that came to their end.
@@ -150,7 +164,7 @@ fn image_of(kernel: &Kernel, cases: &[Case<'_>]) -> Result<Vec<u8>> {
     image.file("init", INIT.as_bytes());
     image.programs(&image::CACHES)?;
     kernel.add_modules(&mut image, &kernel::CACHES)?;
-    kernel.add_ram_disks(&mut image)?;
+    kernel.add_later(&mut image, &[kernel::RAM_DISKS])?;
     let plan: String = cases.iter().map(Case::plan).collect();
     image.file("plan", plan.as_bytes());
     let mut traces: Vec<&str> = vec![];
@@ -161,39 +175,4 @@ fn image_of(kernel: &Kernel, cases: &[Case<'_>]) -> Result<Vec<u8>> {
         }
     }
     Ok(image.finish())
-}
-
-/// Runs the guest until it ends.
-fn boot(kernel: &Kernel, archive: &Path, console: &Path, patience: Duration) -> Result<()> {
-    let mut guest = Command::new(QEMU)
-        .args(["-nodefaults", "-display", "none", "-no-reboot", "-m", "2048M", "-smp", "1"])
-        .args(["-accel", "tcg,thread=single", "-rtc", "clock=vm"])
-        .args(["-icount", "shift=0,sleep=off,align=off"])
-        .args(["-append", "console=ttyS0 quiet loglevel=3 panic=-1"])
-        .arg("-serial")
-        .arg(format!("file:{}", console.display()))
-        .arg("-kernel")
-        .arg(&kernel.image)
-        .arg("-initrd")
-        .arg(archive)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(console.with_extension("errors"))?)
-        .spawn()
-        .with_context(|| format!("cannot start {QEMU}"))?;
-    let deadline = Instant::now() + patience;
-    let status = loop {
-        if let Some(status) = guest.try_wait()? {
-            break status;
-        }
-        if Instant::now() >= deadline {
-            guest.kill()?;
-            guest.wait()?;
-            anyhow::bail!("the guest did not end in time; give it more with `--minutes`");
-        }
-        thread::sleep(POLL_INTERVAL);
-    };
-    let errors = fs::read_to_string(console.with_extension("errors")).unwrap_or_default();
-    ensure!(status.success(), "{QEMU}: {status}\n{errors}");
-    Ok(())
 }

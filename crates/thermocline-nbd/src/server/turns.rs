@@ -67,6 +67,11 @@ impl Turns {
         self.waiting.pop().map(|Reverse((_, _, client))| client)
     }
 
+    /// Return `true` if the next client comes before those that have had their share of this round.
+    pub(super) fn is_next_early(&self) -> bool {
+        self.waiting.peek().is_some_and(|Reverse((has_had_share, ..))| !has_had_share)
+    }
+
     /// Begin a client's turn; `true` if the client waited for it.
     pub(super) fn begin(&mut self, standing: &mut Standing) -> bool {
         if !standing.is_early {

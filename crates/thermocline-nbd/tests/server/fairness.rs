@@ -71,15 +71,16 @@ fn a_client_with_one_request_does_not_wait_for_those_with_many() {
     for client in &mut busy {
         client.stream.write_all(&requests).unwrap();
     }
-    // A turn of all of them would be 16,000 requests. How many are taken before an answer comes depends on
-    // when this thread runs, so the least of several attempts counts.
+    // A turn of all of them would be 16,000 requests, and a turn of the server is 128. How many are taken
+    // before an answer comes depends on when this thread runs, so the least of several attempts counts. If
+    // others were served in its turn, before it was answered, it would be all but one of a turn at least.
     let mut least = usize::MAX;
-    for _ in 0..8 {
+    for _ in 0..32 {
         let before = taken.load(Ordering::Relaxed);
         innocent.read(0, 512).unwrap();
         least = least.min(taken.load(Ordering::Relaxed) - before);
     }
     let all = BUSY_CLIENTS * OUTSTANDING;
     assert!(taken.load(Ordering::Relaxed) < all, "the others have requests left");
-    assert!(least <= 400, "{least} requests came first");
+    assert!(least < 127, "{least} requests came first");
 }
