@@ -40,7 +40,7 @@ impl Workload {
             Self::Skewed => {
                 // The cube of a number below 2^16 is below 2^48.
                 let draw = random.bits() >> 48;
-                (draw * draw * draw >> 16) * 4000 >> 32
+                (((draw * draw * draw) >> 16) * 4000) >> 32
             }
             Self::Even(pages) => random.bits() % pages,
             Self::Circle => number % BACKING_PAGES,
@@ -139,10 +139,10 @@ fn run(policy: &str, phases: &[([Workload; 2], u64)]) -> Outcome {
                 continue;
             }
             let curves = caches.each_ref().map(Cache::curve_ms);
-            let Some(moved) = shares.look(&curves) else { continue };
-            assert!(moved.pages.iter().sum::<u32>() <= PAGES);
+            let Some(split) = shares.look(&curves) else { continue };
+            assert!(split.pages.iter().sum::<u32>() <= PAGES);
             moves += 1;
-            for (cache, &pages) in caches.iter_mut().zip(&moved.pages) {
+            for (cache, &pages) in caches.iter_mut().zip(&split.pages) {
                 cache.engine.shard_mut().set_ram_pages(pages).unwrap();
                 cache.engine.shard().assert_invariants();
             }

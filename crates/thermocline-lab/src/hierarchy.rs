@@ -58,7 +58,7 @@ pub fn configurations(
     let owners: Vec<Owner<'_>> = owners.chain(identifiers.into_iter().map(Owner::from)).collect();
     let parameters = Parameters::new(&spec.parameters, &owners)?;
     let streams = spec.chooser()?.map(|chosen| chosen.streams(&parameters)).transpose()?;
-    let timing = timing.map(|timing| timing.with_streams(streams));
+    let timing = timing.map(|timing| timing.with_streams(streams.as_ref()));
     let admission = match spec.admission()? {
         Some(entry) => Admission::hot(entry, parameters.values(entry.into())?)?,
         None => Admission::ALL,

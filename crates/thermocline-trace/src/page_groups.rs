@@ -63,8 +63,6 @@ impl FileTable {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use std::fs;
 
     use super::*;

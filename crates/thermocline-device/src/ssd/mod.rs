@@ -487,8 +487,9 @@ impl Ssd {
             let (ready_ns, which) = match (op, &mut self.link) {
                 (DeviceOp::Read | DeviceOp::Trim, _) => (self.now_ns + self.read_overhead_ns, 0),
                 // It brings no bytes over the link.
-                (DeviceOp::Flush, _) => (self.now_ns + self.write_overhead_ns, 1),
-                (DeviceOp::Write, None) => (self.now_ns + self.write_overhead_ns, 1),
+                (DeviceOp::Flush, _) | (DeviceOp::Write, None) => {
+                    (self.now_ns + self.write_overhead_ns, 1)
+                }
                 (DeviceOp::Write, Some(link)) => {
                     let arrived_ns = link.send(Direction::ToDrive, pages, self.now_ns);
                     (arrived_ns + self.write_overhead_ns, 1)

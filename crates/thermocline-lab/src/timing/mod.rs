@@ -67,10 +67,10 @@ impl Timing {
 
     /// Return the same with a chooser of placement handles for every drive that has handles.
     #[must_use]
-    pub(crate) fn with_streams(mut self, chooser: Option<Streams>) -> Self {
+    pub(crate) fn with_streams(mut self, chooser: Option<&Streams>) -> Self {
         for model in &mut self.devices {
             if let DeviceModel::Ssd { config, streams } = model {
-                *streams = chooser.clone().filter(|_| config.placement.is_some());
+                *streams = chooser.filter(|_| config.placement.is_some()).cloned();
             }
         }
         self

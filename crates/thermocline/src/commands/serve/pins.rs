@@ -165,8 +165,7 @@ mod tests {
         assert!(error.contains("`flash.pinned`") && error.contains("room for 8"), "{error}");
         assert_eq!(load().unwrap().pages(), file.pages(), "nothing changed");
         change(RangeWord::Unpin, "0-44KiB").unwrap();
-        let pinned: Vec<_> = load().unwrap().pages().iter().collect();
-        assert_eq!(pinned, [11..12]);
+        assert_eq!(load().unwrap().pages(), std::iter::once(11..12).collect());
         let path = folder.path().join("disk.img.thermocline.pins");
         fs::write(&path, "0+4096\n\nnonsense\n").unwrap();
         let error = format!("{:#}", load().unwrap_err());

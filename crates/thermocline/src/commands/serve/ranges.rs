@@ -115,7 +115,10 @@ impl Ranges {
 
 /// The orders about ranges of all volumes, which may come and go.
 #[derive(Clone, Debug, Default)]
-pub(super) struct VolumeRanges(Arc<RwLock<Vec<(String, Arc<Ranges>)>>>);
+pub(super) struct VolumeRanges(Arc<RwLock<Vec<NamedRanges>>>);
+
+/// The name of a volume, and its orders.
+type NamedRanges = (String, Arc<Ranges>);
 
 impl VolumeRanges {
     /// Take orders for one more volume.
