@@ -95,6 +95,6 @@ mod tests {
         let mut reader = Reader::from_read("t.spc", input, &ReadOptions::default()).unwrap();
         let trace = CompiledTrace::compile(&mut reader, PageSize::DEFAULT).unwrap();
         assert_eq!(*trace.volume_groups(), [0, 1, 0]);
-        assert!(trace.class_groups().unwrap_err().to_string().contains("t.files.spc"));
+        assert!(trace.class_groups().unwrap_err().to_string().contains(".files.csv"));
     }
 }

@@ -244,7 +244,7 @@ mod tests {
         let error = read("offset=a:pages", vec![column()]).unwrap_err().to_string();
         assert!(error.contains("row 2") && error.contains("-4"), "{error}");
         let error = read("offset=x:pages", vec![column()]).unwrap_err().to_string();
-        assert!(error.contains("no column `x`; there are: a, b, c"), "{error}");
+        assert!(error.contains("unknown column `x`; the columns are: a, b, c"), "{error}");
         let error = read("offset=4:pages", vec![column()]).unwrap_err().to_string();
         assert!(error.contains("no column 4"), "{error}");
         let others = read("offset=b:pages", vec![column()]).unwrap_err().to_string();

@@ -84,6 +84,8 @@ impl PlaceDrive {
             page_bytes: 4096,
             write_completes: WriteCompletes::Program,
             write_buffer_bytes: 0,
+            // There is no buffer to protect.
+            power_loss_protection: false,
             mapping: Mapping::Page,
             mapping_unit_pages: 1,
             allocation: Allocation::Dynamic,

@@ -333,9 +333,9 @@ impl Connection {
         }
     }
 
-    /// Look for the farewell of a client whose socket takes no replies. It may have said farewell before it closed, behind
-    /// requests that were not read: if nobody looked for that, its place would be taken until its leases
-    /// end. The requests before it are not performed: nobody waits for them, and the client may have come
+    /// Look for the farewell of a client whose socket takes no replies. It may have said farewell before it
+    /// closed, behind requests that were not read: if nobody looked for that, its place would be taken until
+    /// its leases end. The requests before it are not performed: nobody waits for them, and the client may have come
     /// back on another connection, and have repeated them there.
     ///
     /// Returns `true` if there is something to look for.
@@ -349,7 +349,8 @@ impl Connection {
                 self.since = Instant::now();
                 // The system told once that there was input, and does not do so again.
                 self.socket_state = SocketState::Ending;
-                self.held_back = None;
+                // The farewell may be in the input already: the end of the socket would come before it.
+                self.held_back = Some(HeldBack::Turn);
                 self.work.abandon_arriving();
             }
             Phase::Parting(_) => {}
