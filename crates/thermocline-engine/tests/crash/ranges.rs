@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use thermocline_engine::{RangeCommand, RangeError, RangeWork, Request};
+use thermocline_engine::{Options, RangeCommand, RangeError, RangeWork, Request, Shard};
 
 use crate::oracle::Promise;
 use crate::plan::{PAGES, first_bytes};
@@ -65,6 +65,15 @@ impl World {
         };
         let before = first_bytes(&self.plan.options) / self.plan.page_bytes() as u64;
         let pages = before + first as u64..before + end as u64;
+        // A server pins in all shards, or in none.
+        let has_room = |shard: &mut Shard| {
+            let mut pins = shard.pinned().clone();
+            pins.add(pages.clone());
+            Options { pins, ..shard.options().clone() }.check_pins().is_ok()
+        };
+        if command == RangeCommand::Pin && !self.shards.each().all(has_room) {
+            return Ok(());
+        }
         let begun: Result<Vec<_>, _> = self
             .shards
             .each()
@@ -72,7 +81,7 @@ impl World {
             .collect();
         let works = match begun {
             Ok(works) => works,
-            Err(RangeError::Pinned { .. } | RangeError::NoRoom { .. }) => return Ok(()),
+            Err(RangeError::Pinned { .. }) => return Ok(()),
             Err(error) => return Err(error.to_string()),
         };
         // What is pinned is known to the next start, too.
@@ -91,6 +100,11 @@ impl World {
 
     /// Note that a request has accessed pages.
     pub(crate) fn touch(&mut self, request: &Request) {
+        // It copies whole blocks, so any access may bring any of these few pages back.
+        if self.plan.options.policy.entry.name == "dm-cache" {
+            self.evicted.clear();
+            self.ranging.iter_mut().for_each(|ranging| ranging.untouched.clear());
+        }
         for page in self.pages_of(request) {
             self.evicted.remove(&page);
             if let Some(ranging) = &mut self.ranging {

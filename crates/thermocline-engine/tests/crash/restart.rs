@@ -68,6 +68,7 @@ impl World {
         }
         let shards = Shards::open(options, flash, Shard::open_early);
         self.shards = shards.map_err(|error| error.to_string())?;
+        self.ranging = None;
         self.check_evicted()?;
         self.shards.tick(self.now);
         let steps = self.below(300);

@@ -45,9 +45,9 @@ pub enum Streams {
     Client,
     /// The tier that the page comes from, likewise.
     Tier,
-    /// The volume of the page, by its number in the order of first accesses, likewise.
+    /// The volume of the page. Volumes take turns at the handles, in the order of first accesses.
     Volume,
-    /// The class of the page's file, which only recordings tell, likewise.
+    /// The class of the page's file, which only recordings have. Classes take turns likewise.
     Class,
 }
 
@@ -173,7 +173,8 @@ impl Chooser {
             }
             Self::Client { handles } => u32::from(write.client).min(*handles - 1),
             Self::Tier { handles } => u32::from(write.source.0).min(*handles - 1),
-            Self::Group { handles } => u32::from(write.group).min(*handles - 1),
+            // Most traces have more volumes than handles, and read the first ones only.
+            Self::Group { handles } => u32::from(write.group) % *handles,
             Self::Oracle { classes, next } => {
                 *next += 1;
                 classes[*next - 1].into()
