@@ -109,7 +109,7 @@ pub trait Policy: Debug {
         }
     }
 
-    /// Return what the server is to be told with the next request, if this is the half of a client and
+    /// Return the message for the server with the next request, if this is the half of a client and
     /// there is something new.
     fn take_hint(&mut self) -> Option<Hint> {
         None

@@ -101,7 +101,7 @@ impl Shard {
         self.policy.take_answers()
     }
 
-    /// Return what the server is to be told with the next operation.
+    /// Return the message for the server with the next operation.
     pub(crate) fn take_hint(&mut self) -> Option<Hint> {
         if self.others_write() { self.policy.take_hint() } else { None }
     }

@@ -116,12 +116,7 @@ enum Step {
     /// The disk gets pages, each up to a version, and the versions of blank ranges up to `version`.
     WriteBack { dirty: Vec<(u64, u64)>, version: u64 },
     /// The policy has forgotten the pages; these, which some tier held, are let go.
-    LetGo {
-        held: Vec<u64>,
-        /// Pages whose slot is still in use, so that no record gives it up yet.
-        lingering: Vec<u64>,
-        gone_pages: u64,
-    },
+    LetGo { held: Vec<u64>, gone_pages: u64 },
     /// This number of records has to be durable.
     Commit { records: u64, gone_pages: u64 },
     /// Pinned pages that are missing are on their way.
@@ -235,7 +230,7 @@ impl Shard {
         let held = parts.into_iter().flat_map(|part| self.held_pages(part).collect::<Vec<_>>());
         let held: Vec<u64> = held.collect();
         self.hide(&held);
-        Step::LetGo { held, lingering: vec![], gone_pages: 0 }
+        Step::LetGo { held, gone_pages: 0 }
     }
 
     /// Wait until the pages of a pinned range have arrived.
@@ -325,7 +320,7 @@ impl Shard {
             self.renew_policy(pages)?;
         }
         self.hide(&held);
-        Ok(Step::LetGo { held, lingering: vec![], gone_pages: 0 })
+        Ok(Step::LetGo { held, gone_pages: 0 })
     }
 
     /// Note that no tier is to keep these pages.
@@ -344,18 +339,13 @@ impl Shard {
 
     /// Give up frames and slots that the policy has forgotten, some at a time.
     fn let_range_go(&mut self, work: &mut RangeWork) {
-        let Step::LetGo { held, lingering, gone_pages } = &mut work.step else { return };
+        let Step::LetGo { held, gone_pages } = &mut work.step else { return };
         for _ in 0..LET_GO_AT_ONCE {
             // An entry stays until the record of its slot is durable: memory bounds how many may wait.
             if self.journal.has_many_pending() {
                 return self.want_commit();
             }
             let Some(page) = held.pop() else {
-                // The command ends when records give up all slots: a crash would bring back the others.
-                lingering.retain(|&page| self.lingers(page));
-                if !lingering.is_empty() {
-                    return;
-                }
                 let (records, gone_pages) = (self.journal.appended(), *gone_pages);
                 work.step = Step::Commit { records, gone_pages };
                 return;
@@ -370,26 +360,7 @@ impl Shard {
                 *gone_pages += 1;
                 let id = self.ensure_entry(page);
                 self.settle(id);
-                if self.lingers(page) {
-                    lingering.push(page);
-                }
             }
-        }
-    }
-
-    /// Return `true` if a page that no tier keeps still has a slot, though the disk has its newest version.
-    fn lingers(&self, page: u64) -> bool {
-        match self.place(page) {
-            Some(Place::Slot(slot)) => {
-                let slot = self.slots.slot(slot);
-                !slot.is_visible() && !slot.is_dirty()
-            }
-            Some(Place::Entry(id)) => {
-                let entry = &self.entries[id];
-                let is_clean = entry.disk_synced == entry.newest && !entry.is_lost;
-                entry.slot.is_some() && is_clean && !entry.in_ram && !entry.on_flash
-            }
-            None => false,
         }
     }
 

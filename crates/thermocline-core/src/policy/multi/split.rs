@@ -124,7 +124,8 @@ impl Split {
     pub fn server_policy(&'static self, cooperating: Cooperating) -> PolicyEntry {
         let clients = Clients::new(cooperating.clients.into()).expect("a client cooperates");
         // One more stands for all that do not.
-        let clients = clients.and_guest().expect("so many may be");
+        let clients =
+            clients.and_guest().expect("a guest fits, because at most 15 clients cooperate");
         self.entry(move |setup, values| {
             let mut whole = Setup { clients, ..setup.clone() };
             let below = setup.capacity_pages.iter().copied();

@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// Tells the server which pages enter, if it was told something else.
+    /// Send the server the least value that enters, if that has changed.
     fn tell(&mut self, link: &mut impl Link) {
         let value = self.least_entering();
         if self.told != value {
