@@ -94,11 +94,7 @@ impl Shard {
             (options.ram_pages, options.spare_ram_pages) = (pages, most - pages);
         };
         set(&mut self.options, pages.clamp(1, most));
-        let taken = self.set_policy(self.options.policy.clone());
-        if taken.is_err() {
-            set(&mut self.options, former);
-            return taken;
-        }
+        self.renew_policy(&(0..0)).inspect_err(|_| set(&mut self.options, former))?;
         self.pool.withhold(self.options.spare_ram_pages, self.options.frames_for_requests());
         self.is_stirred = true;
         Ok(())
