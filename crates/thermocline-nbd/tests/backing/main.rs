@@ -516,9 +516,9 @@ fn a_server_that_hangs_behind_a_unix_socket_is_given_up() {
         result
     };
     assert_eq!(read(1), Ok(()));
-    nbdkit.signal("STOP");
+    nbdkit.stop();
     assert_eq!(read(2), Err(RequestError::Io));
-    nbdkit.signal("CONT");
+    nbdkit.go_on();
     let start = Instant::now();
     let mut tag = 3;
     while read(tag).is_err() {

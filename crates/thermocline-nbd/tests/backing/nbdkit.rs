@@ -1,6 +1,7 @@
 //! `nbdkit`, started, killed and started again.
 
-use std::io::ErrorKind;
+use std::fs::{self, DirEntry};
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +22,7 @@ impl Nbdkit {
     pub(crate) fn start(folder: &Path, words: &[&str]) -> Option<Self> {
         let socket = folder.join("nbdkit.sock");
         // One that was killed has left it behind.
-        drop(std::fs::remove_file(&socket));
+        drop(fs::remove_file(&socket));
         let started = Command::new("nbdkit")
             .args(["--foreground", "--exit-with-parent", "--unix"])
             .arg(&socket)
@@ -44,8 +45,28 @@ impl Nbdkit {
         Some(running)
     }
 
-    /// Stops it, or lets it go on.
-    pub(crate) fn signal(&self, name: &str) {
+    /// Stops it, and returns when all its threads have stopped: a signal arrives some time after `kill`.
+    pub(crate) fn stop(&self) {
+        self.signal("STOP");
+        let threads = format!("/proc/{}/task", self.child.id());
+        let has_stopped = |thread: io::Result<DirEntry>| {
+            let state = fs::read_to_string(thread.unwrap().path().join("stat"));
+            // The state follows the program's name, which stands in parentheses.
+            state.is_ok_and(|state| {
+                state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+            })
+        };
+        while !fs::read_dir(&threads).unwrap().all(has_stopped) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
         let words = [format!("-{name}"), self.child.id().to_string()];
         assert!(Command::new("kill").args(words).status().unwrap().success());
     }
