@@ -121,6 +121,23 @@ impl Flash {
         Self::end_region(storage, 0, (cache, epoch), end)
     }
 
+    /// Says in the region of one shard, while an engine uses it, that the backing store has grown.
+    pub(crate) fn grow_region(
+        storage: &mut dyn Storage,
+        index: u16,
+        (cache, epoch): (Uuid, u64),
+        backing_bytes: u64,
+    ) -> Result<(), FlashError> {
+        let (mut superblock, place, _) = recovery::read_superblock(storage, index)?;
+        if (superblock.cache, superblock.epoch) != (cache, epoch) {
+            return Err(FlashError::Foreign);
+        }
+        // Both copies, whatever they say: an attempt that failed may have left them different, and recovery
+        // could find the one with the former size alone.
+        superblock.backing_bytes = backing_bytes;
+        recovery::write_superblock(storage, &superblock, 1 - place)
+    }
+
     /// End the region of that shard alone.
     pub(crate) fn end_region(
         storage: &mut dyn Storage,

@@ -143,6 +143,17 @@ pub enum OptionsError {
         /// Number of it has.
         pages: u64,
     },
+    /// The backing store of an engine that runs cannot have that size.
+    #[error(
+        "the backing store has {pages} pages, and the engine serves {former_pages}: while it runs, a store \
+         may only grow, and a smaller one not beyond 2^32 - 1 pages; restart the engine"
+    )]
+    Growth {
+        /// Pages that it had.
+        former_pages: u64,
+        /// Pages that it has.
+        pages: u64,
+    },
     /// The longest request is wrong.
     #[error("`request_bytes_max` is {bytes}: it must be at least a page and at most 64 MiB")]
     RequestSize {

@@ -113,6 +113,8 @@ pub struct Shadows {
     samples: Vec<Sample>,
     accesses: [u64; 2],
     actions: Actions,
+    /// Cost of a page at RAM, flash and disk.
+    costs: [PageCost; 3],
 }
 
 /// Shadows that share a sample.
@@ -187,7 +189,23 @@ impl Shadows {
             samples: samples.collect::<Result<_, _>>()?,
             accesses: [0; 2],
             actions: Actions::new(),
+            costs: *costs,
         })
+    }
+
+    /// Begin again, with the same shadows, because the backing store has `backing_pages` pages from now on.
+    ///
+    /// # Errors
+    /// If a policy cannot have that many pages; nothing changes then.
+    pub fn grow(&mut self, backing_pages: u64) -> Result<(), ShadowError> {
+        let grown = |sample: &Sample| {
+            let all = sample.shadows.iter();
+            let options = all.map(|shadow| (shadow.place, shadow.options.clone())).collect();
+            Sample::new(sample.unit, options, backing_pages, sample.strata.rate(), &self.costs)
+        };
+        self.samples = self.samples.iter().map(grown).collect::<Result<_, _>>()?;
+        self.accesses = [0; 2];
+        Ok(())
     }
 
     /// Return the greatest share of pages that a shadow sees; 0 without any.
@@ -538,6 +556,22 @@ mod tests {
         let known = *numbers.keys().min().unwrap();
         let ids = [0, 1, 63].map(|within| extents.renumber(known * 64 + within).0);
         assert_eq!([ids[1] - ids[0], ids[2] - ids[0], ids[0] % 64], [1, 63, 0]);
+    }
+
+    #[test]
+    fn shadows_begin_again_when_the_disk_grows() {
+        let of = |pages| {
+            let shadows = vec![options("lru", 2_000, 0), options("tac", 2_000, 16_000)];
+            Shadows::new(shadows, pages, 0.9, &COSTS).unwrap()
+        };
+        let feed = |shadows: &mut Shadows| {
+            accesses(30_000).for_each(|(page, op)| shadows.access(page.into(), op, Nanos(0)));
+        };
+        let [mut grown, mut large] = [of(100), of(100_003)];
+        (0..100).for_each(|page| grown.access(page, Op::Read, Nanos(0)));
+        grown.grow(100_003).unwrap();
+        [&mut grown, &mut large].into_iter().for_each(feed);
+        assert_eq!(grown.estimates(), large.estimates());
     }
 
     #[test]

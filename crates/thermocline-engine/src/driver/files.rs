@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -140,6 +141,23 @@ impl DeviceFile {
     pub fn try_clone(&self) -> io::Result<Self> {
         let region = self.region.clone();
         Ok(Self { file: self.file.try_clone()?, is_direct: self.is_direct, region })
+    }
+
+    /// Open the same file once more, for a sync beside those of an engine that runs. The system reports a
+    /// write-back that failed once to each handle that was opened: a sync of a clone would hide it from the
+    /// engine. The new handle has no lock.
+    ///
+    /// # Errors
+    /// If the operating system reports an error.
+    pub fn reopen(&self) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        #[cfg(target_os = "linux")]
+        if self.is_direct {
+            options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+        }
+        let file = options.open(format!("/dev/fd/{}", self.file.as_raw_fd()))?;
+        Ok(Self { file, is_direct: self.is_direct, region: self.region.clone() })
     }
 
     /// Return the same open file, of which a range of this device is used as if it were a device of its own. A

@@ -264,6 +264,30 @@ impl FlashSet {
         Ok(())
     }
 
+    /// Says in every region, while the engines of that epoch use them, that the backing store has grown. To
+    /// be called before [`Shard::grow_backing`]: recovery takes a page beyond the end that a superblock names
+    /// for damage.
+    ///
+    /// [`Shard::grow_backing`]: crate::Shard::grow_backing
+    ///
+    /// # Errors
+    /// If a device fails, or the flash belongs to another cache or epoch. The engines may go on with the
+    /// former size then, and this may be tried again.
+    pub fn grow_backing(
+        storage: &mut dyn Storage,
+        (cache, epoch): (Uuid, u64),
+        backing_bytes: u64,
+    ) -> Result<(), FlashError> {
+        let (first, _, _) = recovery::read_superblock(storage, 0)?;
+        for share in Share::all(first.share.map) {
+            let mut region = region(storage, &first, share.index.into());
+            let owner = (share.identity(cache), epoch);
+            Flash::grow_region(&mut region, share.index, owner, backing_bytes)
+                .map_err(|error| in_region(error, share))?;
+        }
+        Ok(())
+    }
+
     fn each(
         &mut self,
         storage: &mut dyn Storage,

@@ -79,7 +79,7 @@ impl World {
 
     /// Return the world after a restart on a copy of the devices.
     fn copy(&self, devices: Devices, flash: &FlashSet, was_killed: bool) -> Result<Self, String> {
-        let shards = Shards::open(&self.plan.options, flash, Shard::open);
+        let shards = Shards::open(self.plan.first_bytes(), &self.plan.options, flash, Shard::open);
         let shards = shards.map_err(|error| error.to_string())?;
         Ok(Self {
             plan: self.plan.clone(),
@@ -100,6 +100,7 @@ impl World {
             exchange: Exchange::Idle,
             ranging: None,
             evicted: self.evicted.clone(),
+            owner: self.owner,
         })
     }
 

@@ -9,6 +9,7 @@ use thermocline_core::WriteMiss;
 use thermocline_engine::{Event, FlashSet, Shard};
 
 use crate::devices::FlashStorage;
+use crate::growth::owner;
 use crate::policies::{entries, policy};
 use crate::world::World;
 
@@ -79,12 +80,15 @@ impl World {
     /// flash.
     fn take_new_flash(&mut self) -> Result<(), String> {
         self.exchange = Exchange::Left;
-        let Some(flash) = self.new_flash()? else { return Ok(()) };
+        // The backing store may be larger than what the shards serve.
+        let pages = self.plan.first_page + self.shards.pages() as u64;
+        let Some(flash) = self.new_flash(pages)? else { return Ok(()) };
         let entries = entries();
         let entry = entries[self.below(entries.len() as u64) as usize];
         let policy = policy(entry, WriteMiss::Fetch);
         let taken = self.shards.take_flash(&self.plan.options, &policy, &flash);
         taken.map_err(|error| error.to_string())?;
+        self.owner = owner(&flash);
         self.exchange = Exchange::Idle;
         // What only RAM and the old flash had would be missed soon after.
         let fails_soon = self.below(3) == 0;
@@ -96,13 +100,14 @@ impl World {
         Ok(())
     }
 
-    /// Sets another flash up; `None` if the power fails meanwhile, or it fails.
-    fn new_flash(&mut self) -> Result<Option<FlashSet>, String> {
+    /// Sets another flash up, for a backing store of that many pages; `None` if the power fails meanwhile, or
+    /// it fails.
+    fn new_flash(&mut self, backing_pages: u64) -> Result<Option<FlashSet>, String> {
         let layout = self.plan.layout();
         self.devices.borrow_mut().replace_flash(layout);
         let cache = self.new_cache();
         let mut storage = FlashStorage(Rc::clone(&self.devices));
-        let (map, size_bytes) = (self.plan.map(), self.plan.options.size_bytes());
+        let (map, size_bytes) = (self.plan.map(), backing_pages * self.plan.page_bytes() as u64);
         match FlashSet::initialise(&mut storage, cache, layout, map, size_bytes) {
             Ok(flash) => Ok(Some(flash)),
             Err(_) if self.devices.borrow().is_excused() => Ok(None),
@@ -127,7 +132,8 @@ impl World {
         }
         self.devices.borrow_mut().end_outage();
         while !self.devices.borrow_mut().sync_backing() {}
-        let flash = self.new_flash()?.ok_or("the new flash failed")?;
-        self.open(&self.plan.options.clone(), &flash)
+        let options = self.plan.options.clone();
+        let flash = self.new_flash(options.backing_pages)?.ok_or("the new flash failed")?;
+        self.open(&options, &flash)
     }
 }

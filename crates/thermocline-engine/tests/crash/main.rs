@@ -24,6 +24,7 @@ mod disk;
 mod enumerate;
 mod exchange;
 mod faults;
+mod growth;
 mod million;
 mod oracle;
 mod plan;
@@ -45,7 +46,7 @@ const SEEDS: u64 = 1000;
 /// Number of crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind {
         name: "what_was_durable_survives_every_crash",
         plan: Plan::crashes,
@@ -79,6 +80,12 @@ const KINDS: [Kind; 12] = [
     Kind {
         name: "commands_about_ranges_lose_nothing",
         plan: Plan::ranges,
+        run: World::run,
+        part: 1,
+    },
+    Kind {
+        name: "a_backing_store_that_grows_loses_nothing",
+        plan: Plan::grows,
         run: World::run,
         part: 1,
     },
@@ -164,6 +171,11 @@ fn a_flash_that_is_replaced_takes_nothing_with_it() {
 #[test]
 fn commands_about_ranges_lose_nothing() {
     run("commands_about_ranges_lose_nothing");
+}
+
+#[test]
+fn a_backing_store_that_grows_loses_nothing() {
+    run("a_backing_store_that_grows_loses_nothing");
 }
 
 #[test]

@@ -34,22 +34,21 @@ pub(crate) struct Plan {
     pub(crate) exchanges: bool,
     /// `true` if ranges are evicted, promoted, pinned and unpinned while the engine serves.
     pub(crate) ranges: bool,
+    /// `true` if the backing store begins smaller, and grows while the engine serves.
+    pub(crate) grows: bool,
     /// Blocks of the journal's region.
     pub(crate) journal_blocks: u32,
     /// Shards, and pages of their extents.
     pub(crate) shards: NonZeroU16,
     pub(crate) extent_pages: u64,
+    /// Pages of the backing store before those that are used.
+    pub(crate) first_page: u64,
     /// Options of all shards together.
     pub(crate) options: Options,
 }
 
 /// Pages of a large backing store before them.
 const FAR_PAGES: u64 = 1 << 38;
-
-/// Return the start of the pages that are used, in bytes.
-pub(crate) fn first_bytes(options: &Options) -> u64 {
-    (options.backing_pages - PAGES as u64) * u64::from(options.page_bytes)
-}
 
 impl Plan {
     /// Plan some crashes, and devices that have another size now and then.
@@ -73,8 +72,8 @@ impl Plan {
         options.cleaning.dirty_ratio_target = [0.1, 0.5, 1.0][below(3) as usize];
         options.sequential_bypass_bytes = (below(4) == 0).then_some(3 * page_bytes);
         // In a quarter of the runs page numbers around 2^32, or far above.
-        options.backing_pages +=
-            [0, FAR_PAGES, 0, 0, 0, (1 << 32) - 24, 0, 0][(seed / 3 % 8) as usize];
+        let first_page = [0, FAR_PAGES, 0, 0, 0, (1 << 32) - 24, 0, 0][(seed / 3 % 8) as usize];
+        options.backing_pages += first_page;
         let is_disk_atomic = below(2) == 0;
         options.unsynced_pages_max = [2, 16, 1000][below(3) as usize];
         let faults = Faults::default();
@@ -89,7 +88,7 @@ impl Plan {
         options.flash_write_budget_gib_per_day =
             [None, None, None, Some(0.000_01), Some(0.0005), Some(0.005)][below(6) as usize];
         let (loses_flash, kills, resizes) = (false, false, true);
-        let (exchanges, ranges) = (false, false);
+        let (exchanges, ranges, grows) = (false, false, false);
         Self {
             seed,
             crashes: 4,
@@ -100,9 +99,11 @@ impl Plan {
             resizes,
             exchanges,
             ranges,
+            grows,
             journal_blocks,
             shards,
             extent_pages,
+            first_page,
             options,
         }
     }
@@ -194,6 +195,26 @@ impl Plan {
         let shards = u32::from(plan.shards.get());
         plan.options.pinned_pages = if shards == 1 { 6 } else { shards * PAGES as u32 };
         plan
+    }
+
+    /// Let the backing store grow while the engine serves, with each kind of fault.
+    pub(crate) fn grows(seed: u64) -> Self {
+        let mut plan = Self { exchanges: seed % 3 == 2, grows: true, ..Self::exchanges(seed) };
+        // Growth to more than 2^32 pages needs a restart.
+        plan.first_page = plan.first_page / FAR_PAGES * FAR_PAGES;
+        // Each shard has an extent at least.
+        plan.options.backing_pages = plan.first_page + 16 + seed % 20;
+        plan
+    }
+
+    /// Return the number of pages that the backing store has and that are used.
+    pub(crate) const fn pages(&self) -> usize {
+        (self.options.backing_pages - self.first_page) as usize
+    }
+
+    /// Return the start of the pages that are used, in bytes.
+    pub(crate) fn first_bytes(&self) -> u64 {
+        self.first_page * u64::from(self.options.page_bytes)
     }
 
     /// Operations take very long, or never end.

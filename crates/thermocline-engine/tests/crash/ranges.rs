@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use thermocline_engine::{Options, RangeCommand, RangeError, RangeWork, Request, Shard};
 
 use crate::oracle::Promise;
-use crate::plan::{PAGES, first_bytes};
 use crate::world::{World, pieces};
 
 /// A command under way.
@@ -55,15 +54,16 @@ impl World {
     }
 
     fn begin_range(&mut self) -> Result<(), String> {
-        let first = self.below(PAGES as u64) as usize;
-        let end = first + 1 + self.below((PAGES - first) as u64) as usize;
+        let all = self.shards.pages();
+        let first = self.below(all as u64) as usize;
+        let end = first + 1 + self.below((all - first) as u64) as usize;
         let command = match self.below(6) {
             0..=2 => RangeCommand::Evict,
             3 => RangeCommand::Promote,
             4 => RangeCommand::Pin,
             _ => RangeCommand::Unpin,
         };
-        let before = first_bytes(&self.plan.options) / self.plan.page_bytes() as u64;
+        let before = self.plan.first_page;
         let pages = before + first as u64..before + end as u64;
         // A server pins in all shards, or in none.
         let has_room = |shard: &mut Shard| {

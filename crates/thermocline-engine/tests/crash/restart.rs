@@ -2,10 +2,13 @@
 
 use std::rc::Rc;
 
-use thermocline_engine::{Flash, FlashError, FlashSet, Options, Request, RequestError, Shard};
+use thermocline_engine::{
+    Begin, Flash, FlashError, FlashSet, Options, Request, RequestError, Shard,
+};
 
 use crate::devices::FlashStorage;
 use crate::exchange::Exchange;
+use crate::growth::owner;
 use crate::plan::PAGES;
 use crate::set::Shards;
 use crate::world::World;
@@ -38,8 +41,9 @@ impl World {
         if self.plan.resizes && self.below(8) == 0 {
             self.refuses_other_backing(&options, &flash)?;
         }
-        if self.is_early {
+        if std::mem::take(&mut self.is_early) {
             self.shards.epoch_has_begun(&flash);
+            self.owner = owner(&flash);
             self.shards.assert_invariants();
             return Ok(());
         }
@@ -52,7 +56,7 @@ impl World {
         self.lost.clear();
         self.ranging = None;
         self.exchange = Exchange::Idle;
-        self.unverified = (0..PAGES).collect();
+        self.unverified = (0..self.plan.pages()).collect();
     }
 
     /// Read both devices after they were synced. By a draw, an engine serves reads before the epoch
@@ -66,7 +70,7 @@ impl World {
         if !self.is_early {
             return Ok(true);
         }
-        let shards = Shards::open(options, flash, Shard::open_early);
+        let shards = Shards::open(self.plan.first_bytes(), options, flash, Shard::open_early);
         self.shards = shards.map_err(|error| error.to_string())?;
         self.ranging = None;
         self.check_evicted()?;
@@ -83,8 +87,9 @@ impl World {
     }
 
     pub(crate) fn open(&mut self, options: &Options, flash: &FlashSet) -> Result<(), String> {
-        let shards = Shards::open(options, flash, Shard::open);
+        let shards = Shards::open(self.plan.first_bytes(), options, flash, Shard::open);
         self.shards = shards.map_err(|error| error.to_string())?;
+        self.owner = owner(flash);
         self.exchange = Exchange::Idle;
         self.ranging = None;
         self.check_evicted()?;
@@ -187,6 +192,12 @@ impl World {
             Ok(flash) => flash,
             Err(error) => return Ok(Err(error)),
         };
+        // The backing store may have grown when the power failed, and some regions may not know; and a start
+        // that was cut off may have begun an epoch in some.
+        let backing_bytes = Some(options.size_bytes());
+        let epochs = flash.flashes().iter().map(|flash| flash.superblock().epoch);
+        let epoch = epochs.max().map(|newest| newest + 1);
+        flash.adapt(&Begin { backing_bytes, epoch, ..Begin::default() });
         if !self.devices.borrow_mut().sync_backing() {
             return Ok(Ok(None));
         }
@@ -224,7 +235,7 @@ impl World {
         self.asked.clear();
         self.lost.clear();
         self.was_killed = false;
-        self.unverified = (0..PAGES).collect();
+        self.unverified = (0..self.plan.pages()).collect();
         self.devices.borrow_mut().crash();
         let layout = self.plan.layout();
         self.devices.borrow_mut().replace_flash(layout);

@@ -11,7 +11,6 @@ use thermocline_engine::{
 };
 
 use crate::exchange::Failed;
-use crate::plan::first_bytes;
 
 /// Answer to a request.
 #[derive(Debug)]
@@ -50,12 +49,12 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    fn of(shards: Vec<Shard>, map: ShardMap, options: &Options) -> Self {
+    fn of(shards: Vec<Shard>, map: ShardMap, first_bytes: u64) -> Self {
         let mut shards = Self {
             waiting: shards.iter().map(|_| VecDeque::new()).collect(),
             members: shards,
             map,
-            first_bytes: first_bytes(options),
+            first_bytes,
             spanning: BTreeMap::new(),
             parts: BTreeMap::new(),
             next_part: 0,
@@ -69,6 +68,7 @@ impl Shards {
 
     /// Shards on a flash, as [`Shard::open`] or [`Shard::open_early`] opens each.
     pub(crate) fn open(
+        first_bytes: u64,
         options: &Options,
         flash: &FlashSet,
         open: fn(Options, &thermocline_engine::Flash) -> Result<Shard, OpenError>,
@@ -76,13 +76,17 @@ impl Shards {
         let map = flash.superblock().share.map;
         let each = options.of_shards(map)?.into_iter().zip(flash.flashes());
         let shards = each.map(|(options, flash)| open(options, flash)).collect::<Result<_, _>>()?;
-        Ok(Self::of(shards, map, options))
+        Ok(Self::of(shards, map, first_bytes))
     }
 
     /// Shards without a flash.
-    pub(crate) fn without_flash(options: &Options, map: ShardMap) -> Result<Self, OptionsError> {
+    pub(crate) fn without_flash(
+        first_bytes: u64,
+        options: &Options,
+        map: ShardMap,
+    ) -> Result<Self, OptionsError> {
         let each = options.of_shards(map)?.into_iter();
-        Ok(Self::of(each.map(Shard::new).collect::<Result<_, _>>()?, map, options))
+        Ok(Self::of(each.map(Shard::new).collect::<Result<_, _>>()?, map, first_bytes))
     }
 
     /// Learns from now on when a flash fails.
@@ -248,6 +252,12 @@ impl Shards {
 
     pub(crate) fn next_sequence(&self) -> u64 {
         self.members.iter().map(Shard::next_sequence).sum()
+    }
+
+    /// Return the number of used pages that they serve.
+    pub(crate) fn pages(&self) -> usize {
+        let options = self.members[0].options();
+        (options.backing_pages - self.first_bytes / u64::from(options.page_bytes)) as usize
     }
 
     /// Return the lost pages in order.

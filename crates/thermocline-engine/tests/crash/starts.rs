@@ -245,7 +245,8 @@ impl Starts {
         options.flash_pages = 0;
         let lru = thermocline_core::registry::find("lru").expect("it is registered");
         options.policy = policy(lru, options.policy.write_miss);
-        let shards = Shards::without_flash(&options, self.world.plan.map());
+        let shards =
+            Shards::without_flash(self.world.plan.first_bytes(), &options, self.world.plan.map());
         self.world.shards = shards.map_err(|error| error.to_string())?;
         self.world.shards.tick(self.world.now);
         self.serve()?;
@@ -364,7 +365,7 @@ impl Starts {
             world.shards.epoch_has_begun(flash);
         } else {
             let options: Options = world.plan.options.clone();
-            let shards = Shards::open(&options, flash, Shard::open);
+            let shards = Shards::open(world.plan.first_bytes(), &options, flash, Shard::open);
             world.shards = shards.map_err(|error| error.to_string())?;
             world.shards.tick(world.now);
         }

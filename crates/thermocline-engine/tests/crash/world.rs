@@ -14,8 +14,9 @@ use thermocline_engine::{
 use crate::devices::{Devices, FlashStorage};
 use crate::exchange::Exchange;
 use crate::faults::Faults;
+use crate::growth::owner;
 use crate::oracle::{Oracle, Promise, SECTORS};
-use crate::plan::{PAGES, Plan, first_bytes};
+use crate::plan::{PAGES, Plan};
 use crate::policies::{entries, policy};
 use crate::ranges::Ranging;
 use crate::set::{Answer, Shards};
@@ -63,6 +64,8 @@ pub(crate) struct World {
     pub(crate) ranging: Option<Ranging>,
     /// Pages that were evicted, and that no request has accessed since.
     pub(crate) evicted: BTreeSet<usize>,
+    /// The cache whose flash is used, and its epoch.
+    pub(crate) owner: (Uuid, u64),
 }
 
 impl World {
@@ -100,12 +103,12 @@ impl World {
         let devices = Devices::new((layout, map), PAGES * page_bytes, atom, plan.seed ^ 0xD15C);
         let devices = Rc::new(RefCell::new(devices));
         devices.borrow_mut().faults = plan.faults;
-        devices.borrow_mut().first_bytes = first_bytes(&options);
+        devices.borrow_mut().first_bytes = plan.first_bytes();
         let cache = Uuid::from_u128(u128::from(plan.seed) + 1);
         let mut storage = FlashStorage(Rc::clone(&devices));
         let flash =
             FlashSet::initialise(&mut storage, cache, layout, map, options.size_bytes()).unwrap();
-        let shards = Shards::open(&options, &flash, Shard::open);
+        let shards = Shards::open(plan.first_bytes(), &options, &flash, Shard::open);
         let shards = shards.unwrap();
         Self {
             random: SplitMix64::new(plan.seed),
@@ -126,6 +129,7 @@ impl World {
             exchange: Exchange::Idle,
             ranging: None,
             evicted: BTreeSet::new(),
+            owner: owner(&flash),
         }
     }
 
@@ -161,6 +165,9 @@ impl World {
             }
             if self.plan.ranges {
                 self.command_range()?;
+            }
+            if self.plan.grows {
+                self.grow()?;
             }
             self.start_operations();
             self.take_replies()?;
@@ -220,6 +227,7 @@ impl World {
 
     pub(crate) fn submit_any(&mut self) {
         let (page_bytes, sector_bytes) = (self.plan.page_bytes(), self.plan.sector_bytes());
+        let pages = self.shards.pages();
         // First of all, every page is read once.
         let is_asked = |page: &&usize| {
             let offset_bytes = (**page * page_bytes) as u64;
@@ -244,16 +252,16 @@ impl World {
         let is_durable = self.below(10) == 0;
         if matches!(kind, RequestKind::WriteZeroes | RequestKind::Trim) && self.below(2) == 0 {
             // Whole pages, most of which no tier holds.
-            let offset_bytes = self.below(PAGES as u64) * page_bytes as u64;
-            let pages_max = [4, PAGES as u64][self.below(2) as usize];
+            let offset_bytes = self.below(pages as u64) * page_bytes as u64;
+            let pages_max = [4, pages as u64][self.below(2) as usize];
             let length_bytes = (1 + self.below(pages_max)) * page_bytes as u64;
-            let length_bytes = length_bytes.min((PAGES * page_bytes) as u64 - offset_bytes);
+            let length_bytes = length_bytes.min((pages * page_bytes) as u64 - offset_bytes);
             let tag = self.next_tag;
             let request = Request { tag, kind, offset_bytes, length_bytes, is_durable };
             let length_bytes = self.shards.part_bytes(&request);
             return self.submit(Request { length_bytes, ..request });
         }
-        let hot = [PAGES as u64, 12, 4][self.below(3) as usize];
+        let hot = [pages, 12, 4][self.below(3) as usize].min(pages) as u64;
         let first = match self.below(3) {
             0 => self.below(hot) * SECTORS as u64,
             _ => self.below(hot * SECTORS as u64),
@@ -263,7 +271,7 @@ impl World {
             1 => SECTORS as u64,
             _ => 1 + self.below(3 * SECTORS as u64),
         };
-        let sectors = sectors.min((PAGES * SECTORS) as u64 - first);
+        let sectors = sectors.min((pages * SECTORS) as u64 - first);
         let (offset_bytes, length_bytes) = if kind == RequestKind::Flush {
             (0, 0)
         } else {

@@ -15,7 +15,7 @@ use super::{PlanProgress, compare, front, sizes_of, sorted};
 use crate::kv::{GIB, KvConfiguration, KvPolicy, KvSummary, rated_writes, run_kv_all};
 use crate::numbers::years_in_words;
 use crate::spec::Step::Key;
-use crate::spec::{DriveSpec, KvSpec, TierNumber, TierSpec, stated_bytes_per_s};
+use crate::spec::{DriveSpec, KvSpec, TierNumber, TierSpec, bandwidths_known, stated_bytes_per_s};
 use crate::{LabError, TierSize, Watch, find_ssd};
 
 /// The tier that lies on a drive.
@@ -295,6 +295,12 @@ impl<'a> Market<'a> {
             if tiers[..place].iter().any(|(before, _)| before == name) {
                 return bad("prices", format!("the price of `{name}` is given twice"));
             }
+        }
+        // A name that is not known would be a tier that loads in no time.
+        let has_no_bandwidth = |(name, _): &&(String, f64)| !options.spec.has_bandwidth(name);
+        if let Some((name, _)) = tiers.iter().skip(1).find(has_no_bandwidth) {
+            let known = bandwidths_known();
+            return bad("prices", format!("the bandwidth of tier `{name}` is not known; {known}"));
         }
         let of_ssd = tiers.iter().find(|(name, _)| name == DRIVE_TIER).map(|(_, price)| *price);
         if of_ssd.is_none() && !options.drives.is_empty() {

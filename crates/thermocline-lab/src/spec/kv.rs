@@ -365,6 +365,27 @@ impl KvSpec {
         Ok(drives)
     }
 
+    /// Checks that loading from each tier below the first takes a time that is known, or was set to none:
+    /// a tier of an unknown name would look infinitely fast otherwise.
+    fn check_bandwidths(&self, tiers: &[KvTierCosts]) -> Result<(), LabError> {
+        let mut below = self.tiers.iter().zip(tiers).skip(1);
+        let is_unknown = |(tier, costs): &(&TierSpec, &KvTierCosts)| {
+            costs.bytes_per_s.is_none() && !self.has_bandwidth(&tier.name)
+        };
+        let Some((TierSpec { name, .. }, _)) = below.find(is_unknown) else { return Ok(()) };
+        let reason = format!(
+            "tier `{name}` needs one in GB per second, as in {name}=7 (0: loading takes no time); {}",
+            bandwidths_known()
+        );
+        Err(LabError::at(&[Key("bandwidths")], reason))
+    }
+
+    /// Return `true` if the time of loading from a tier of that name is known or given.
+    pub(crate) fn has_bandwidth(&self, name: &str) -> bool {
+        BANDWIDTHS.iter().any(|(known, _)| *known == name)
+            || self.bandwidths.iter().any(|one| one.tier == name)
+    }
+
     fn costs(&self, drives: &[Option<SsdConfig>]) -> Result<KvCosts, LabError> {
         let positive = [
             ("teraflops", self.teraflops),
@@ -397,6 +418,9 @@ impl KvSpec {
             let bytes = Some(one.number * 1e9).filter(|&bytes| bytes > 0.0);
             tiers[self.place("bandwidths", &one.tier)?].bytes_per_s = bytes;
         }
+        if self.model.is_some() {
+            self.check_bandwidths(&tiers)?;
+        }
         for one in &self.prices {
             tiers[self.place("prices", &one.tier)?].price_per_gib = Some(one.number);
         }
@@ -411,6 +435,12 @@ impl KvSpec {
             tiers,
         })
     }
+}
+
+/// Say which tiers have a bandwidth by default.
+pub(crate) fn bandwidths_known() -> String {
+    let names: Vec<&str> = BANDWIDTHS.iter().map(|&(name, _)| name).collect();
+    format!("these have a default: {}", names.join(", "))
 }
 
 /// Return the bytes that a drive loads in a second: as its data sheet states it, else as its link

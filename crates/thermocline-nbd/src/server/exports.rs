@@ -63,6 +63,16 @@ impl<S> Exports<S> {
         self.offer();
     }
 
+    /// Offer an export with another size, which its service serves already. Clients that have chosen it keep
+    /// the size that they know.
+    ///
+    /// # Panics
+    /// If nothing is in that place.
+    pub fn resize(&mut self, place: usize, size_bytes: u64) {
+        self.served[place].export.info.size_bytes = size_bytes;
+        self.offer();
+    }
+
     /// Remove an export that was withdrawn. Returns its service.
     ///
     /// # Panics

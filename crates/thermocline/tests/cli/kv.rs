@@ -117,6 +117,11 @@ fn what_is_wrong_names_its_option() {
         &kv(&["--drive", "l1=tlcnvme"]),
         &["--drive: unknown drive `tlcnvme`", "did you mean `tlc-nvme`?"],
     );
+    // A name that is not known would be a tier that loads in no time.
+    let timed = |tier| kv(&["--tier", tier, "--model", "llama-3-70b"]);
+    fails(&timed("drma=4p"), &["--bandwidth: tier `drma` needs one", "drma=7", "dram, l2, ssd"]);
+    let free = json(&[&timed("drma=4p")[..], &["--bandwidth", "drma=0", "--json"]].concat());
+    assert_eq!(free[0]["tiers"][1]["name"], "drma");
     fails(&kv(&["--ttl", "ssd=5"]), &["--ttl", "unknown tier `ssd`"]);
     fails(&kv(&["--mode", "sideways"]), &["possible values: exclusive, back, through"]);
     fails(&kv(&["--block-tokens", "256"]), &["talk.jsonl", "row 1", "4 blocks", "--block-tokens"]);
@@ -233,6 +238,7 @@ fn what_a_plan_for_prompts_cannot_do_names_its_option() {
     refused(&["--objective", "cost-per-token"], &["--gpu-price"]);
     refused(&["--drive", "floppy"], &["--drive", "unknown drive `floppy`"]);
     refused(&["--tier", "dram=1GiB"], &["--tier", "`dram` has no price"]);
+    refused(&["--price", "nvme=1"], &["--price: the bandwidth of tier `nvme` is not known"]);
     refused(&["--policies", "LRU"], &["did you mean `lru`?"]);
     let words = ["plan", &trace, "--workload", "kv", "--budget", "1", "--price", "hbm=100"];
     fails(&words, &["--model", "llama-3-70b"]);

@@ -54,6 +54,8 @@ enum Job {
     Add(Arc<Volumes>, String),
     /// Leave the devices of a volume that is served no more, and take it off the flash.
     Remove(Arc<Volume>, Vec<Engine<AnyDriver>>),
+    /// Make durable that the backing store of a volume has grown to that many pages.
+    Grow(Arc<Volume>, u64),
 }
 
 /// A change that the thread is done with.
@@ -147,6 +149,14 @@ impl Changes {
             self.departing.push(Arc::clone(volume));
         }
         Ok(())
+    }
+
+    /// Begin to serve that many pages of a volume's backing store, which has grown.
+    ///
+    /// # Errors
+    /// If the thread has died.
+    pub(super) fn grow(&mut self, volume: &Arc<Volume>, pages: u64) -> Result<()> {
+        self.send(Job::Grow(Arc::clone(volume), pages), &volume.name, volume.shares)
     }
 
     /// Take the next step of each volume that is on its way out.
@@ -251,6 +261,14 @@ impl Shared {
                         ),
                     }
                     (name, vec![])
+                }
+                Job::Grow(volume, pages) => {
+                    let _span = volume.span.enter();
+                    if let Err(error) = volume.make_growth_durable(pages) {
+                        let error = format!("{error:#}");
+                        error!(error, "the backing store has grown, but the volume keeps its size");
+                    }
+                    (volume.name.clone(), vec![])
                 }
             };
             // A server that takes nothing any more has ended, and asks for what is left.

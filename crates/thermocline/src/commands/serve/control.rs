@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use thermocline_nbd::server::Handle;
@@ -19,6 +19,7 @@ use super::config::{Config, Volumes};
 use super::http::{Connection, Request, empty, not_allowed, response};
 use super::new_flash::{NewFlash, new_flash};
 use super::ranges::{RangeOrder, RangeResults, VolumeRanges};
+use super::volume::Volume;
 
 /// Paths of the orders.
 pub(crate) const REPLACE: &str = "/replace";
@@ -100,7 +101,8 @@ struct Shared {
     has_volumes: bool,
     /// The flash in use: the configuration may name another one already.
     flash: Option<PathBuf>,
-    backing_bytes: u64,
+    /// The only export; `None` with volumes, which come and go.
+    volume: Option<Arc<Volume>>,
     /// A replacement that the loop has not taken yet.
     ordered: Option<Replacement>,
     is_replacing: bool,
@@ -108,13 +110,17 @@ struct Shared {
 
 impl Control {
     /// Create an empty list of orders.
-    pub(super) fn new(configs: &Volumes, volumes: VolumeRanges, backing_bytes: u64) -> Self {
+    pub(super) fn new(
+        configs: &Volumes,
+        volumes: VolumeRanges,
+        volume: Option<Arc<Volume>>,
+    ) -> Self {
         let config = configs.shared().clone();
         let shared = Shared {
             flash: config.flash.as_ref().map(|flash| flash.path.clone()),
             config,
             has_volumes: configs.are_named(),
-            backing_bytes,
+            volume,
             ordered: None,
             is_replacing: false,
         };
@@ -133,6 +139,11 @@ impl Control {
     /// Take the replacement that was ordered since the last call.
     pub(super) fn take_order(&self) -> Option<Replacement> {
         self.lock().ordered.take()
+    }
+
+    /// Return `true` while the flash is being replaced.
+    pub(super) fn is_replacing(&self) -> bool {
+        self.lock().is_replacing
     }
 
     /// Permit another replacement, because the last one has ended.
@@ -257,7 +268,7 @@ impl Control {
 
     /// Opens and sets up the new flash while the old one is in use.
     fn prepare(&self, order: &ReplaceOrder) -> Result<mpsc::Receiver<Result<String>>> {
-        let (config, in_use, backing_bytes) = {
+        let (config, in_use, only) = {
             let mut shared = self.lock();
             ensure!(!shared.has_volumes, NO_REPLACEMENT);
             let shards = shared.config.shards;
@@ -268,9 +279,15 @@ impl Control {
             );
             ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
             shared.is_replacing = true;
-            (shared.config.clone(), shared.flash.clone(), shared.backing_bytes)
+            (shared.config.clone(), shared.flash.clone(), shared.volume.clone())
         };
-        let prepared = new_flash(&config, in_use.as_deref(), backing_bytes, order);
+        let prepared = match only {
+            Some(volume) if !volume.growth.is_busy() => {
+                new_flash(&config, in_use.as_deref(), volume.growth.served_bytes(), order)
+            }
+            Some(_) => Err(anyhow!("the backing store is growing: try again in a moment")),
+            None => Err(anyhow!(NO_REPLACEMENT)),
+        };
         let flash = prepared.inspect_err(|_| self.has_ended())?;
         let (done, waits) = mpsc::channel();
         let forgets_lost = order.forgets_lost;

@@ -188,6 +188,21 @@ impl Instruments {
         Some((accesses, estimates.iter().map(needed_ms).collect()))
     }
 
+    /// Let shadows and the live curve begin again, because the backing store has that many pages now. Those
+    /// that cannot are no longer there.
+    pub(crate) fn grow(&self, backing_pages: u64) {
+        let mut observed = lock(&self.observed);
+        let has_grown = |shadows: &mut Shadows| {
+            let grown = shadows.grow(backing_pages);
+            grown
+                .inspect_err(|error| warn!(%error, "a shadow cannot follow the backing store"))
+                .is_ok()
+        };
+        observed.shadows.take_if(|watching| !has_grown(&mut watching.shadows));
+        observed.curve.take_if(|curve| !has_grown(curve));
+        observed.shadow_start = observed.shadows.is_some().then(Instant::now);
+    }
+
     /// Shows how the share of RAM moves.
     pub(crate) fn set_sharing(&self, sharing: SharingStatus) {
         *lock(&self.sharing) = Some(sharing);

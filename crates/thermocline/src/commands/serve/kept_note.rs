@@ -1,9 +1,9 @@
 //! The note of the backing store while a server runs: it says which flash may have newer bytes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::{End, FlashSet, Shard, SideFile, SideFileError, Uuid, WriteHold};
 use thermocline_nbd::server::Handle;
@@ -39,7 +39,7 @@ impl Left {
 pub(crate) struct Note {
     place: NotePlace,
     backing: BackingAtEnd,
-    backing_bytes: u64,
+    backing_bytes: AtomicU64,
     /// Per shard: held as long as the note should say something that it does not, or the shard uses a flash
     /// that failed another one.
     holds: Vec<WriteHold>,
@@ -107,7 +107,7 @@ impl Note {
         Ok(Self {
             place: place.clone(),
             backing,
-            backing_bytes: shards[0].options().size_bytes(),
+            backing_bytes: AtomicU64::new(shards[0].options().size_bytes()),
             holds: shards.iter().map(Shard::write_hold).collect(),
             has_failed,
             span: Span::current(),
@@ -180,7 +180,8 @@ impl Note {
         (cache, epoch): (Uuid, u64),
         next_sequence: u64,
     ) -> Option<End> {
-        let backing = self.backing.fingerprint(cache, self.backing_bytes);
+        let backing_bytes = self.backing_bytes.load(Ordering::Acquire);
+        let backing = self.backing.fingerprint(cache, backing_bytes);
         let end = End { next_sequence, backing };
         match FlashSet::end(&mut flash, (cache, epoch), end) {
             Ok(()) => Some(end),
@@ -273,6 +274,23 @@ impl Note {
         *known = Known { has_begun: true, ..Known::new(running, flash, self.holds.len()) };
         self.has_failed.store(false, Ordering::Release);
         self.release_all();
+        Ok(())
+    }
+
+    /// Says on the flash that the backing store has grown, before a shard serves what is new:
+    /// [`FlashSet::grow_backing`].
+    ///
+    /// # Errors
+    /// If the flash fails, or its epoch has not begun.
+    pub(super) fn grow_backing(&self, backing_bytes: u64) -> Result<()> {
+        let known = self.lock();
+        // No start uses a flash that failed or was left.
+        if let KnownFlash::Used(flash) = &known.flash {
+            ensure!(known.has_begun, "the server has just started: read the configuration again");
+            let owner = (known.running.cache, known.running.epoch);
+            FlashSet::grow_backing(&mut flash.reopen()?, owner, backing_bytes)?;
+        }
+        self.backing_bytes.store(backing_bytes, Ordering::Release);
         Ok(())
     }
 

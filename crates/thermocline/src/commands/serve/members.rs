@@ -81,6 +81,7 @@ impl Member {
                     return false;
                 }
                 seat.take_news(*number, exports.service_mut(seat.place));
+                seat.grow(exports, *number);
                 let clients = serving.clients(&own, exports, seat.place);
                 seat.post(exports.service_mut(seat.place), clients);
                 true
@@ -124,6 +125,7 @@ impl Member {
                 let _span = volume.span.enter();
                 let stays = !seat.depart(exports, 0);
                 if stays {
+                    seat.grow(exports, 0);
                     let service = exports.service_mut(seat.place);
                     replacing.advance(serving.control, service, volume.note.as_deref());
                     let clients = serving.clients(&own, exports, seat.place);

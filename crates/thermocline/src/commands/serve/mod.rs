@@ -13,6 +13,7 @@ mod ending;
 mod epoch;
 mod exposition;
 pub(crate) mod faults;
+mod growth;
 mod history;
 mod http;
 mod instruments;
@@ -120,9 +121,7 @@ fn run_server(
     let shared = configs.shared();
     let metrics = shared.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
     let (opened, flash) = opening::open(configs, options.force_init)?;
-    let backing_bytes = opened[0].engines[0].shard().options().size_bytes();
     let ranges = VolumeRanges::default();
-    let control = Control::new(configs, ranges.clone(), backing_bytes);
     let boards = Boards::new(configs.are_named());
     let threads = usize::from(shared.shards.get());
     let mut ways = Ways::default();
@@ -134,6 +133,8 @@ fn run_server(
         ranges.add(&prepared.volume.name, &prepared.volume.ranges);
         volumes.push(prepared);
     }
+    let only = (!configs.are_named()).then(|| Arc::clone(&volumes[0].volume));
+    let control = Control::new(configs, ranges.clone(), only);
     let servers = listen(configs, volumes.iter_mut().map(Prepared::take_exports).collect())?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
     control.start(all.clone())?;

@@ -39,6 +39,8 @@ pub(crate) struct Opened {
     pub(crate) beginning: Beginning,
     /// Pinned ranges.
     pub(crate) pins: PinFile,
+    /// The backing store, if it is a file or a block device.
+    pub(crate) backing: Option<DeviceFile>,
 }
 
 /// A backing store that was found. A file is locked from now on.
@@ -328,6 +330,7 @@ impl Planned<'_> {
         if dirty_pages > 0 {
             info!(dirty_pages, "the flash holds pages that are newer than the disk's");
         }
+        let backing_file = backing.file().map(DeviceFile::try_clone).transpose()?;
         let driven = flash_file.as_ref().zip(flash.as_ref().map(|(flash, _)| flash));
         let mut drivers =
             drive(config.io.engine, &shards, driven, backing, shared).with_context(in_backing)?;
@@ -345,7 +348,7 @@ impl Planned<'_> {
         };
         let engines =
             shards.into_iter().zip(drivers).map(|(shard, driver)| Engine::new(shard, driver));
-        Ok(Opened { engines: engines.collect(), note, beginning, pins })
+        Ok(Opened { engines: engines.collect(), note, beginning, pins, backing: backing_file })
     }
 }
 

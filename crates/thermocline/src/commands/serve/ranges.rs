@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -78,7 +78,7 @@ struct Part {
 pub(super) struct Ranges {
     page_bytes: u64,
     /// Options of the shards, and what is pinned.
-    shards: Vec<Options>,
+    shards: Mutex<Vec<Options>>,
     pins: PinFile,
     parts: Vec<Mutex<VecDeque<Part>>>,
 }
@@ -87,7 +87,18 @@ impl Ranges {
     /// Create an empty list of orders.
     pub(super) fn new(page_bytes: u64, shards: Vec<Options>, pins: PinFile) -> Self {
         let parts = shards.iter().map(|_| Mutex::default()).collect();
-        Self { page_bytes, shards, pins, parts }
+        Self { page_bytes, shards: Mutex::new(shards), pins, parts }
+    }
+
+    /// Note that the backing store has that many pages now.
+    pub(super) fn grow(&self, backing_pages: u64) {
+        for options in &mut *self.shards() {
+            options.backing_pages = backing_pages;
+        }
+    }
+
+    fn shards(&self) -> MutexGuard<'_, Vec<Options>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives an order to all shards. What it returns waits for their results.
@@ -96,7 +107,7 @@ impl Ranges {
     /// If there is no room for a range that is to be pinned, or nobody could know of it later.
     pub(super) fn order(&self, order: &RangeOrder) -> Result<RangeResults> {
         // All shards have room, or none pins anything. A crash from here on leaves the range pinned.
-        self.pins.change(order.word, order.range, &self.shards)?;
+        self.pins.change(order.word, order.range, &self.shards())?;
         let (results, word) = (mpsc::channel(), order.word);
         let pages = order.range.pages(self.page_bytes);
         for parts in &self.parts {

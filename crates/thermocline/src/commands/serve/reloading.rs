@@ -43,6 +43,13 @@ pub(super) fn reload(
             Some(config) => configs.within(config, change(config, seat, exports)),
             None => changes.remove(&volume),
         };
+        if taken.is_ok() && configs.of(&volume.name).is_some() {
+            let shard = exports.service_mut(seat.place).inner_mut().engine_mut().shard();
+            if let Err(error) = volume.look_for_growth(shard, serving.control, changes) {
+                let error = format!("{error:#}");
+                error!(error, "the backing store has grown, but the volume keeps its size");
+            }
+        }
         match taken {
             Err(error) if serving.are_named => {
                 error!(error = format!("{error:#}"), "kept the old configuration of the volume");

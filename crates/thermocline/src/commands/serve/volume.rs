@@ -15,6 +15,7 @@ use super::config::{Config, Volumes};
 use super::departure::{Departure, Stage};
 use super::devices::AnyDriver;
 use super::epoch::{Beginning, Begins};
+use super::growth::Growth;
 use super::instruments::Instruments;
 use super::kept_note::Note;
 use super::listening::{Ways, export};
@@ -36,6 +37,7 @@ pub(super) struct Volume {
     pub(super) news: News,
     pub(super) note: Option<Arc<Note>>,
     pub(super) departure: Departure,
+    pub(super) growth: Growth,
     /// Orders about its ranges.
     pub(super) ranges: Arc<Ranges>,
     /// Shares of RAM and of the flash that it was opened with.
@@ -74,6 +76,8 @@ pub(super) struct Seat {
     pub(super) ranging: Ranging,
     /// Stage of the volume's departure in which the thread looked last.
     pub(super) stage: Stage,
+    /// Size that clients are offered.
+    pub(super) offered_pages: u64,
 }
 
 /// The notes of all volumes, which are tried again while they cannot be written.
@@ -93,6 +97,9 @@ impl Prepared {
         ways: &mut Ways,
     ) -> Result<Self> {
         let threads = opened.engines.len();
+        // Clients whose caches are a part of this one know how large the disk is.
+        let backing = opened.backing.take().filter(|_| config.clients.is_none());
+        let growth = Growth::new(backing, opened.engines[0].shard(), threads);
         let instruments = watch(config, shadows, &mut opened)?;
         let shards = opened.engines.iter().map(|engine| engine.shard().options().clone());
         let ranges = Arc::new(Ranges::new(config.page_size.0, shards.collect(), opened.pins));
@@ -108,6 +115,7 @@ impl Prepared {
             news: News::new(threads),
             note: opened.note,
             departure: Departure::new(threads),
+            growth,
             ranges,
             // RAM that moves is counted for all together.
             shares: [config.ram.moving.map_or(config.ram.size, |_| Bytes(0)), flash],
@@ -153,6 +161,7 @@ impl Prepared {
             cleaning,
             ranging: Ranging::default(),
             stage: Stage::Staying,
+            offered_pages: volume.growth.served_pages(),
         });
         Ok((exports, seats.collect()))
     }

@@ -1,0 +1,81 @@
+//! A backing store that grows while the engine serves. `tests/crash` cuts the power meanwhile.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::cast_possible_truncation, reason = "a page's byte is the end of its number")]
+
+use thermocline_core::Tier;
+use thermocline_engine::driver::memory::MemoryDriver;
+use thermocline_engine::{Engine, Options, OptionsError, PolicyOptions, Request, Shard};
+
+const PAGE: u64 = 4096;
+
+fn engine(policy: &str, pages: u64, bytes: usize) -> Engine<MemoryDriver> {
+    let policy = PolicyOptions::named(policy).unwrap();
+    let shard = Shard::new(Options::new(pages, 16, 64, policy)).unwrap();
+    let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), bytes);
+    Engine::new(shard, driver)
+}
+
+/// Write a page, or read it and check that it holds `byte`. Returns where it was found.
+fn access(engine: &mut Engine<MemoryDriver>, page: u64, byte: u8, writes: bool) -> Option<Tier> {
+    let payload = [byte; PAGE as usize];
+    if writes {
+        engine.submit(Request::write(page, page * PAGE, PAGE), &payload).unwrap();
+    } else {
+        engine.submit(Request::read(page, page * PAGE, PAGE), &[]).unwrap();
+    }
+    engine.wait_until_idle();
+    let reply = engine.next_reply().unwrap();
+    assert_eq!(reply.result, Ok(()));
+    let bytes: Vec<u8> = engine.pieces(&reply).flatten().copied().collect();
+    assert!(writes || bytes == payload, "page {page}");
+    let found = reply.found;
+    engine.release(reply);
+    found
+}
+
+#[test]
+fn new_pages_are_served_and_known_ones_stay() {
+    for policy in ["lru", "hat", "face-gsc", "tac", "hca", "dm-cache", "two-tier"] {
+        let mut engine = engine(policy, 100, 300 * PAGE as usize);
+        for page in 0..60 {
+            access(&mut engine, page, page as u8, true);
+        }
+        let tiers = |shard: &Shard| (0..100).map(|page| shard.tier_of(page)).collect::<Vec<_>>();
+        let before = tiers(engine.shard());
+        let beyond = Request::read(1, 100 * PAGE, PAGE);
+        assert!(engine.submit(beyond, &[]).is_err(), "{policy}: there is no such page yet");
+        engine.shard_mut().grow_backing(300).unwrap();
+        engine.wait_until_idle();
+        let held = |tiers: &[Tier]| tiers.iter().filter(|&&tier| tier != Tier::DISK).count();
+        let after = tiers(engine.shard());
+        assert!(held(&after) * 10 >= held(&before) * 9, "{policy}: {before:?} {after:?}");
+        assert_eq!(access(&mut engine, 299, 0, false), Some(Tier::DISK));
+        for page in 100..300 {
+            access(&mut engine, page, page as u8, true);
+        }
+        for page in (0..60).chain(100..300) {
+            access(&mut engine, page, page as u8, false);
+        }
+        engine.shard().assert_invariants();
+    }
+}
+
+#[test]
+fn growth_that_needs_a_restart_is_refused() {
+    let refused = |former_pages: u64, pages: u64| {
+        let mut engine = engine("lru", former_pages, 0);
+        let error = engine.shard_mut().grow_backing(pages).unwrap_err();
+        assert_eq!(engine.shard().options().backing_pages, former_pages);
+        error
+    };
+    assert_eq!(refused(100, 99), OptionsError::Growth { former_pages: 100, pages: 99 });
+    // The formats of the flash have longer page numbers beyond.
+    for pages in [u64::from(u32::MAX) + 1, 1 << 32, (1 << 32) + 1] {
+        assert_eq!(refused(100, pages), OptionsError::Growth { former_pages: 100, pages });
+    }
+    let (former_pages, pages) = (1 << 32, (1 << 32) + 1);
+    assert_eq!(refused(former_pages, pages), OptionsError::Growth { former_pages, pages });
+    assert!(matches!(refused(1 << 33, 1 << 60), OptionsError::TooManyPages { .. }));
+    let mut engine = engine("lru", 1 << 33, 0);
+    engine.shard_mut().grow_backing(1 << 34).unwrap();
+}
