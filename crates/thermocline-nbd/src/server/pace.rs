@@ -6,7 +6,7 @@
 //!
 //! * Source: the virtual scheduling form of the generic cell rate algorithm, ITU-T Recommendation I.371
 //!   (2004), annex A.
-//! * State: 56 bytes per client, and an entry of a set for each client that waits.
+//! * State: 64 bytes per client, and an entry of a set for each client that waits.
 //! * Cost: O(1) per request, and O(log clients) per wait.
 //! * Deviations: (1) a request is taken if those before it are paid for, however much it costs itself, so that
 //!   one that costs more than the burst is served at all; (2) each of two rates must permit it.
