@@ -1,26 +1,30 @@
 //! One client: what it has sent, what it waits for, what it has not taken yet.
 
+mod leaving;
+mod time_limits;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustls::ServerConfig;
 
+use super::Exports;
 use super::in_flight::charge_bytes;
+use super::pace::{ClientRates, Pacer};
 use super::room::{Claim, Room};
 use super::transport::{
     INPUT_KEPT_BYTES, Input, InputBuffers, Output, Received, Socket, Transport,
 };
 use super::turns::{REQUEST_COST, Standing};
 use super::work::{Answered, Arrived, Outlet, REPLY_BYTES, Work};
-use super::{Exports, Settings};
 use crate::codec::ProtocolError;
 use crate::codec::server::{
     Handshake, INPUT_BYTES_MAX, Incoming, Negotiated, Offer, Request, Requests, Step, TlsMode,
     replies,
 };
 use crate::protocol::Command;
-use crate::service::{Cooperator, Departure, Service};
+use crate::service::{Departure, Service};
 
 /// A socket's bytes are taken in turns of at most this many.
 pub(super) const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
@@ -46,6 +50,7 @@ pub(super) enum Fault {
 pub(super) struct Shared<'a, S> {
     pub(super) exports: &'a mut Exports<S>,
     pub(super) tls: Option<&'a (Arc<ServerConfig>, TlsMode)>,
+    pub(super) rates: ClientRates,
     pub(super) room: &'a mut Room,
     pub(super) buffers: &'a mut InputBuffers,
 }
@@ -62,6 +67,8 @@ pub(super) struct Connection {
     pub(super) is_active: bool,
     /// Its place among the clients that wait for their turn.
     pub(super) standing: Standing,
+    /// Time for which it waits among those that exceed their rates.
+    pub(super) paced_until: Option<Instant>,
     /// `true` if it waits for room in its socket.
     pub(super) is_blocked: bool,
     input: Input,
@@ -69,6 +76,7 @@ pub(super) struct Connection {
     phase: Phase,
     work: Work,
     held_back: Option<HeldBack>,
+    pacer: Pacer,
     /// Cost that its requests may still have in this turn.
     cost_left: i64,
     socket_state: SocketState,
@@ -99,6 +107,8 @@ enum HeldBack {
     Buffer,
     /// It had its share of this turn.
     Turn,
+    /// It exceeds its rates until then.
+    Pace(Instant),
 }
 
 /// State of a socket's incoming side.
@@ -110,6 +120,8 @@ enum SocketState {
     Readable,
     /// The other side closed: it must be read to its end, however short a read is.
     Ending,
+    /// The same, and the other side takes no replies either.
+    Lost,
 }
 
 #[derive(Debug)]
@@ -147,12 +159,14 @@ impl Connection {
             counted_bytes: 0,
             is_active: false,
             standing: Standing::default(),
+            paced_until: None,
             is_blocked: false,
             input: Input::new(0),
             output,
             phase: Phase::Handshake(handshake),
             work: Work::new(index),
             held_back: None,
+            pacer: Pacer::default(),
             cost_left: 0,
             socket_state: SocketState::Readable,
             is_heard: false,
@@ -173,12 +187,6 @@ impl Connection {
             Phase::Transmission(..) => self.chosen,
             Phase::Parting(_) | Phase::Leaving(_) => self.chosen.filter(|_| !self.work.is_empty()),
         }
-    }
-
-    /// Return, once, the export whose service has to learn that the client goes, and how it goes.
-    pub(super) fn take_departure(&mut self) -> Option<(usize, Cooperator, Departure)> {
-        let export = self.cooperates_with.take_if(|_| matches!(self.phase, Phase::Leaving(_)))?;
-        Some((export, self.work.cooperator(), self.departure))
     }
 
     pub(super) fn is_negotiating(&self) -> bool {
@@ -240,7 +248,23 @@ impl Connection {
         match self.held_back {
             Some(HeldBack::Request(bytes)) => room.queue_up(&self.claim(bytes)),
             Some(HeldBack::Buffer) => room.queue_up(&self.claim(INPUT_BYTES)),
-            Some(HeldBack::Answers | HeldBack::Turn) | None => {}
+            Some(HeldBack::Answers | HeldBack::Turn | HeldBack::Pace(_)) | None => {}
+        }
+    }
+
+    /// Return the time until which it waits because it exceeds its rates, if it does.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        match self.held_back {
+            Some(HeldBack::Pace(until)) if !self.is_leaving() => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Forget what it owes for its requests: other rates begin.
+    pub(super) fn forget_debts(&mut self) {
+        self.pacer = Pacer::default();
+        if self.waits_until().is_some() {
+            self.held_back = Some(HeldBack::Turn);
         }
     }
 
@@ -263,6 +287,7 @@ impl Connection {
         let may_go_on = match self.held_back {
             None => false,
             Some(HeldBack::Turn) => true,
+            Some(HeldBack::Pace(until)) => Instant::now() >= until,
             Some(HeldBack::Answers) => !self.is_answered_enough(),
             Some(HeldBack::Request(bytes)) => {
                 !self.work.is_full() && room.would_grant(&self.claim(bytes))
@@ -277,89 +302,6 @@ impl Connection {
         self.output.waiting_bytes() > HANDSHAKE_OUTPUT_BYTES_MAX
     }
 
-    /// Return `true` if the server must look at it from time to time.
-    pub(super) fn is_on_the_clock(&self) -> bool {
-        !matches!(self.phase, Phase::Transmission(..))
-            || self.has_output()
-            || self.work.is_arriving()
-            || !self.input.waiting().is_empty()
-    }
-
-    /// Takes note of what it did since the last time. Returns why it must go, if it must.
-    pub(super) fn look_over(&mut self, now: Instant, settings: &Settings) -> Option<&'static str> {
-        let is_over = |since: Instant, limit| now.saturating_duration_since(since) > limit;
-        let has_output = self.has_output();
-        let was_heard = std::mem::take(&mut self.is_heard);
-        if self.output.take_moved() || !has_output {
-            self.taken_at = now;
-        }
-        let is_in_the_middle = self.work.is_arriving() || !self.input.waiting().is_empty();
-        if was_heard || !is_in_the_middle || self.held_back.is_some() {
-            self.whole_at = now;
-        }
-        if was_heard || has_output || !self.work.is_empty() || is_in_the_middle {
-            self.busy_at = now;
-        }
-        if !matches!(self.phase, Phase::Transmission(..)) {
-            return is_over(self.since, settings.negotiation_limit)
-                .then_some("it negotiates or leaves for too long");
-        }
-        if is_over(self.taken_at, settings.send_limit) {
-            return Some("it does not take its replies");
-        }
-        if is_over(self.whole_at, settings.send_limit) {
-            return Some("it stopped in the middle of a request");
-        }
-        let is_idle = settings.idle_limit.is_some_and(|limit| is_over(self.busy_at, limit));
-        is_idle.then_some("it is idle for too long")
-    }
-
-    /// Stop reading from the client; if it is gone, also stop answering it.
-    pub(super) fn leave(&mut self, is_gone: bool) {
-        let negotiated = match self.phase {
-            Phase::Transmission(_, negotiated) | Phase::Leaving(Some(negotiated)) => {
-                Some(negotiated)
-            }
-            Phase::Handshake(_) | Phase::Parting(_) | Phase::Leaving(None) => None,
-        };
-        if !self.is_leaving() {
-            self.since = Instant::now();
-        }
-        self.phase = Phase::Leaving(negotiated.filter(|_| !is_gone));
-        self.work.abandon_arriving();
-        if is_gone {
-            self.output = Output::default();
-            self.transport.hang_up();
-        }
-    }
-
-    /// Look for the farewell of a client whose socket takes no replies. It may have said farewell before it
-    /// closed, behind requests that were not read: if nobody looked for that, its place would be taken until
-    /// its leases end. The requests before it are not performed: nobody waits for them, and the client may have come
-    /// back on another connection, and have repeated them there.
-    ///
-    /// Returns `true` if there is something to look for.
-    pub(super) fn look_for_farewell(&mut self) -> bool {
-        if self.cooperates_with.is_none() {
-            return false;
-        }
-        match &self.phase {
-            Phase::Transmission(requests, _) => {
-                self.phase = Phase::Parting(requests.clone());
-                self.since = Instant::now();
-                // The system told once that there was input, and does not do so again.
-                self.socket_state = SocketState::Ending;
-                // The farewell may be in the input already: the end of the socket would come before it.
-                self.held_back = Some(HeldBack::Turn);
-                self.work.abandon_arriving();
-            }
-            Phase::Parting(_) => {}
-            Phase::Handshake(_) | Phase::Leaving(_) => return false,
-        }
-        self.output = Output::default();
-        true
-    }
-
     /// Goes on with what was held back, if there is room, or else reads once, and takes what is
     /// complete, until it has cost `share`. Returns `true` if anything came.
     pub(super) fn advance<S: Service>(
@@ -370,7 +312,7 @@ impl Connection {
         self.cost_left = i64::try_from(share).unwrap_or(i64::MAX);
         let result = match self.held_back {
             Some(_) if !self.has_backlog(shared.room) => return Ok(false),
-            Some(HeldBack::Answers | HeldBack::Request(_) | HeldBack::Turn) => {
+            Some(HeldBack::Answers | HeldBack::Request(_) | HeldBack::Turn | HeldBack::Pace(_)) => {
                 self.digest(shared).map(|()| true)
             }
             Some(HeldBack::Buffer) => self.receive(shared),
@@ -500,8 +442,17 @@ impl Connection {
         let negotiated = *negotiated;
         let mut ahead = requests.clone();
         let place = self.chosen.expect("whoever sends requests has chosen an export");
-        let service = shared.exports.service_mut(place);
         let (consumed, incoming) = ahead.next(self.input.waiting())?;
+        let is_limited = shared.rates.are_limited() && !negotiated.cooperates;
+        let begun_bytes = incoming.as_ref().and_then(begun_bytes).filter(|_| is_limited);
+        let charge = begun_bytes.map(|bytes| (Instant::now(), bytes));
+        if let Some(until) = charge.and_then(|(now, _)| self.pacer.waits_until(now)) {
+            shared.exports.count_paced(place);
+            self.held_back = Some(HeldBack::Pace(until));
+            self.leave_if_lost();
+            return Ok(false);
+        }
+        let service = shared.exports.service_mut(place);
         let wanted_bytes = match &incoming {
             Some(Incoming::Request(request) | Incoming::Write { request, done_bytes: 0, .. }) => {
                 charge_bytes(request, &negotiated)
@@ -515,6 +466,9 @@ impl Connection {
         if !is_granted {
             self.held_back = Some(HeldBack::Request(wanted_bytes));
             return Ok(false);
+        }
+        if let Some((now, bytes)) = charge {
+            self.pacer.charge(&shared.rates, now, bytes);
         }
         *requests = ahead;
         let is_more = incoming.is_some();
@@ -543,21 +497,6 @@ impl Connection {
         Ok(is_more)
     }
 
-    /// Takes one request that is not performed, or the farewell. Returns `true` if there may be another.
-    fn skip_request(&mut self) -> Result<bool, Fault> {
-        let Phase::Parting(requests) = &mut self.phase else { return Ok(false) };
-        let (consumed, incoming) = requests.next(self.input.waiting())?;
-        let is_farewell = matches!(incoming, Some(Incoming::Disconnect));
-        let is_more = incoming.is_some();
-        self.input.consume(consumed);
-        self.cost_left -= REQUEST_COST;
-        if is_farewell {
-            self.departure = Departure::Orderly;
-            self.leave(true);
-        }
-        Ok(is_more)
-    }
-
     /// Return the part of its share of this turn that it used.
     pub(super) fn spent(&self, share: u64) -> u64 {
         u64::try_from(i64::try_from(share).unwrap_or(i64::MAX) - self.cost_left).unwrap_or(0)
@@ -582,10 +521,18 @@ impl Connection {
     pub(super) fn send(&mut self) -> Result<(), Fault> {
         Ok(self.transport.send(&mut self.output)?)
     }
+}
 
-    /// Says farewell, as far as that goes at once.
-    pub(super) fn close(mut self) {
-        self.transport.close(&mut self.output);
+/// Return the number of bytes that a request moves, if one begins.
+fn begun_bytes(incoming: &Incoming<'_>) -> Option<u64> {
+    match incoming {
+        Incoming::Request(request) | Incoming::Write { request, done_bytes: 0, .. } => {
+            let has_bytes = matches!(request.command, Command::Read | Command::Cache)
+                || request.command.has_payload();
+            Some(if has_bytes { request.length_bytes.into() } else { 0 })
+        }
+        Incoming::Refused(_) => Some(0),
+        Incoming::Write { .. } | Incoming::Disconnect => None,
     }
 }
 

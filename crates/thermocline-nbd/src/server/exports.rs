@@ -38,6 +38,8 @@ struct Served<S> {
     descriptors: Vec<RawFd>,
     /// Clients that use it, as of the last count.
     clients: usize,
+    /// Requests that waited because their client exceeded its rates.
+    paced_requests: u64,
 }
 
 impl<S> Exports<S> {
@@ -78,7 +80,7 @@ impl<S> Exports<S> {
     /// # Panics
     /// If nothing is in that place, or the export is offered, or has clients.
     pub fn remove(&mut self, place: usize) -> S {
-        let Served { export, is_offered, descriptors, clients } = self.served.remove(place);
+        let Served { export, is_offered, descriptors, clients, .. } = self.served.remove(place);
         assert!(!is_offered && clients == 0, "nobody uses the export, or will");
         self.forget(&descriptors);
         export.service
@@ -91,6 +93,15 @@ impl<S> Exports<S> {
     /// If nothing is in that place.
     pub fn clients(&self, place: usize) -> usize {
         self.served[place].clients
+    }
+
+    /// Return the number of requests to an export in this thread that waited because their client exceeded
+    /// its [rates](super::ClientRates).
+    ///
+    /// # Panics
+    /// If nothing is in that place.
+    pub fn paced_requests(&self, place: usize) -> u64 {
+        self.served[place].paced_requests
     }
 
     /// Return the service in a place.
@@ -134,6 +145,11 @@ impl<S> Exports<S> {
         }
     }
 
+    /// Count a request that has to wait because its client exceeds its rates.
+    pub(super) fn count_paced(&mut self, place: usize) {
+        self.served[place].paced_requests += 1;
+    }
+
     fn offer(&mut self) {
         let offered = self.served.iter().filter(|(_, served)| served.is_offered);
         (self.places, self.offered) =
@@ -164,7 +180,8 @@ impl<S: Service> Exports<S> {
                 return Err(ServerError::Events { action: "wait for a service", source });
             }
         }
-        let served = Served { export, is_offered: true, descriptors, clients: 0 };
+        let (clients, paced_requests) = (0, 0);
+        let served = Served { export, is_offered: true, descriptors, clients, paced_requests };
         let place = self.served.insert(served);
         self.offer();
         Ok(place)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mio::Waker;
 use rustls::ServerConfig;
 
+use super::pace::ClientRates;
 use super::transport::Socket;
 
 #[cfg(doc)]
@@ -23,11 +24,18 @@ pub(super) struct Reach {
     pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) clients: Arc<AtomicUsize>,
     pub(super) held_bytes: Arc<AtomicUsize>,
-    /// Certificates that the server has not taken over yet.
-    pub(super) new_tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
+    /// Settings that the server has not taken over yet.
+    pub(super) news: Arc<Mutex<News>>,
     /// Clients that another server accepted, and that this one has not taken yet.
     pub(super) inbox: Arc<Mutex<Vec<Socket>>>,
     pub(super) waker: Arc<Waker>,
+}
+
+/// Settings that change while a server runs.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) client_rates: Option<ClientRates>,
 }
 
 impl Reach {
@@ -73,7 +81,15 @@ impl Handle {
     pub fn set_tls(&self, configuration: Arc<ServerConfig>) {
         let configurations = std::iter::repeat(configuration);
         for (reach, configuration) in self.reaches.iter().zip(configurations) {
-            *lock(&reach.new_tls) = Some(configuration);
+            lock(&reach.news).tls = Some(configuration);
+        }
+        self.wake();
+    }
+
+    /// Limit each client to other rates from now on. What clients owe under the former ones is forgotten.
+    pub fn set_client_rates(&self, rates: ClientRates) {
+        for reach in &self.reaches {
+            lock(&reach.news).client_rates = Some(rates);
         }
         self.wake();
     }

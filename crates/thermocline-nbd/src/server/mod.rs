@@ -16,6 +16,7 @@ mod handle;
 mod in_flight;
 mod listen;
 mod names;
+mod pace;
 mod room;
 mod spin;
 pub mod tls;
@@ -37,10 +38,12 @@ use slab::Slab;
 use self::connection::{Connection, Fault, INPUT_BYTES, Shared};
 pub use self::exports::Exports;
 pub use self::handle::Handle;
-use self::handle::{Reach, lock};
+use self::handle::{News, Reach, lock};
 use self::in_flight::{CONNECTIONS_MAX, Origin};
 use self::listen::Listener;
 pub use self::listen::{Listen, SocketAccess, bind_unix};
+pub use self::pace::ClientRates;
+use self::pace::Paced;
 use self::room::Room;
 use self::spin::Spin;
 use self::transport::InputBuffers;
@@ -75,6 +78,8 @@ pub struct Settings {
     /// fit into a share wait for the other half in turn. Not counted are 16 KiB of slack for each
     /// client, and what the sockets and TLS buffer.
     pub bytes_max: usize,
+    /// Rates that each client may reach.
+    pub client_rates: ClientRates,
     /// Time to look for work before sleeping, as long as that finds any; zero sleeps at once.
     pub spin: Duration,
     /// A client that has not chosen its export after this time is turned away.
@@ -91,13 +96,14 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Return the defaults: 128 clients of 32 MiB each, 256 MiB together; poll for 50 us before sleeping; ten
+    /// Return the defaults: 128 clients of 32 MiB each, 256 MiB together, at any rate; poll for 50 us before sleeping; ten
     /// seconds to negotiate, a minute to take replies, no limit for idle clients; no TLS; loopback only.
     fn default() -> Self {
         Self {
             clients_max: 128,
             client_bytes_max: 32 << 20,
             bytes_max: 256 << 20,
+            client_rates: ClientRates::default(),
             spin: Duration::from_micros(50),
             negotiation_limit: Duration::from_secs(10),
             send_limit: Duration::from_mins(1),
@@ -167,6 +173,8 @@ pub struct Server<S> {
     active: Vec<usize>,
     /// Connections that something may be done for.
     turns: Turns,
+    /// Connections that exceed their rates, each until its time comes.
+    paced: Paced,
     room: Room,
     buffers: InputBuffers,
     /// Room for the bytes of a piece.
@@ -213,6 +221,7 @@ impl<S: Service> Server<S> {
             connections: Slab::new(),
             active: vec![],
             turns: Turns::default(),
+            paced: Paced::default(),
             room,
             buffers: InputBuffers::new(INPUT_BYTES),
             scratch: vec![],
@@ -230,7 +239,7 @@ impl<S: Service> Server<S> {
                 is_stopping: Arc::default(),
                 clients: Arc::default(),
                 held_bytes: Arc::default(),
-                new_tls: Arc::default(),
+                news: Arc::default(),
                 inbox: Arc::default(),
                 waker: Arc::new(waker),
             },
@@ -309,7 +318,7 @@ impl<S: Service> Server<S> {
 
     fn wake_up(&mut self, on_wake: &mut impl FnMut(&mut Exports<S>)) {
         if std::mem::take(&mut self.was_woken) {
-            self.take_tls();
+            self.take_news();
             let used = self.connections.iter().filter_map(|(_, one)| one.export());
             self.exports.count_clients(used);
             on_wake(&mut self.exports);
@@ -321,11 +330,18 @@ impl<S: Service> Server<S> {
         self.exports
     }
 
-    /// Takes over certificates that a handle brought.
-    fn take_tls(&mut self) {
-        let new = lock(&self.reach.new_tls).take();
-        if let (Some(new), Some((configuration, _))) = (new, &mut self.settings.tls) {
+    /// Takes over settings that a handle brought.
+    fn take_news(&mut self) {
+        let News { tls, client_rates } = std::mem::take(&mut *lock(&self.reach.news));
+        if let (Some(new), Some((configuration, _))) = (tls, &mut self.settings.tls) {
             *configuration = new;
+        }
+        if let Some(rates) = client_rates.filter(|rates| *rates != self.settings.client_rates) {
+            self.settings.client_rates = rates;
+            for index in self.indices() {
+                self.connections[index].forget_debts();
+                self.activate(index);
+            }
         }
     }
 
@@ -375,6 +391,7 @@ impl<S: Service> Server<S> {
         let mut shared = Shared {
             exports: &mut self.exports,
             tls: self.settings.tls.as_ref(),
+            rates: self.settings.client_rates,
             room: &mut self.room,
             buffers: &mut self.buffers,
         };
@@ -438,7 +455,7 @@ impl<S: Service> Server<S> {
     }
 
     /// After a client was sent what it takes: waits for room in its socket, or forgets it, or has it wait for
-    /// its next turn.
+    /// its next turn, or until its rates permit one.
     fn settle(&mut self, index: usize) {
         if let Err(fault) = self.watch(index) {
             self.part(index, &fault);
@@ -446,6 +463,8 @@ impl<S: Service> Server<S> {
         let connection = &mut self.connections[index];
         connection.count(&mut self.room);
         connection.queue_up(&mut self.room);
+        let until = connection.waits_until();
+        self.paced.enter(index, &mut connection.paced_until, until);
         if connection.is_over() {
             let mut connection = self.connections.remove(index);
             self.room.count(&mut connection.counted_bytes, 0);

@@ -20,6 +20,7 @@ impl<S: Service> Server<S> {
     /// Waits until something may be done. Clients that wait for their turn are not kept waiting, but
     /// whenever they have had enough the system is asked for others.
     pub(super) fn wait(&mut self) -> Result<(), ServerError> {
+        self.resume();
         if !self.turns.is_empty() || !self.active.is_empty() || self.may_accept {
             let is_due = self.cost_since_poll >= TURN_COST;
             if is_due || self.turns_since_poll >= TURNS_PER_POLL {
@@ -44,6 +45,16 @@ impl<S: Service> Server<S> {
         let polled = self.poll(limit);
         self.exports.services_mut().for_each(Service::has_woken);
         polled
+    }
+
+    /// Let the clients go on that exceeded their rates, and have waited for long enough.
+    fn resume(&mut self) {
+        if self.paced.is_empty() {
+            return;
+        }
+        for index in self.paced.due(Instant::now()) {
+            self.turns.join(index, &mut self.connections[index].standing);
+        }
     }
 
     /// Looks for work until the time is over. Returns `true` if there is any.
@@ -88,6 +99,9 @@ impl<S: Service> Server<S> {
                 Token(index) => {
                     let Some(connection) = self.connections.get_mut(index) else { continue };
                     connection.notice(event.is_read_closed() || event.is_error());
+                    if event.is_write_closed() || event.is_error() {
+                        connection.notice_loss();
+                    }
                     activate(&mut self.active, connection, index);
                     self.turns.join(index, &mut connection.standing);
                 }
@@ -102,7 +116,9 @@ impl<S: Service> Server<S> {
         let has_impatience = self.was_refused
             || self.settings.idle_limit.is_some()
             || self.connections.iter().any(|(_, it)| it.is_on_the_clock());
-        services.chain(has_impatience.then(|| self.sweep_interval())).min()
+        let next = self.paced.next_time();
+        let pause = next.map(|time| time.saturating_duration_since(Instant::now()));
+        services.chain(has_impatience.then(|| self.sweep_interval())).chain(pause).min()
     }
 
     /// Return the interval at which clients are checked: often enough for limits of a few seconds.

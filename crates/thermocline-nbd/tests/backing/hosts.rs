@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -23,7 +24,7 @@ use thermocline_nbd::backing::{
     Access, BackingError, Cooperation, NbdBacking, NbdDriver, NbdStorage,
 };
 use thermocline_nbd::cached::{Cached, ClientTerms};
-use thermocline_nbd::server::{Export, Exports, Handle, Listen, Server, Settings};
+use thermocline_nbd::server::{ClientRates, Export, Exports, Handle, Listen, Server, Settings};
 use thermocline_nbd::uri::NbdUri;
 
 use super::load::{Load, Loss};
@@ -82,8 +83,15 @@ impl Below {
         let service = Cached::new(engine).with_clients(ClientTerms { clients, pages: SIZES[0] });
         let socket = folder.join("below.sock");
         let export = Export { info: service.info("", ""), service };
-        let settings =
-            Settings { negotiation_limit: Duration::from_secs(1), ..Settings::default() };
+        let settings = Settings {
+            negotiation_limit: Duration::from_secs(1),
+            // Those that cooperate are not limited.
+            client_rates: ClientRates {
+                requests_per_second: NonZeroU64::new(1),
+                ..ClientRates::default()
+            },
+            ..Settings::default()
+        };
         let mut server = Server::new(settings, vec![export]).unwrap();
         server.listen(Listen::Unix(socket.clone())).unwrap();
         let handle = server.handle();

@@ -14,6 +14,7 @@ mod fairness;
 mod foreign_clients;
 mod limits;
 mod memory;
+mod pace;
 mod ranges;
 mod tls;
 

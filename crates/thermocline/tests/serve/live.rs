@@ -1,8 +1,11 @@
 //! Changes while clients are served, state that a restart keeps, and the write budget.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use thermocline_core::random::SplitMix64;
 
+use super::metrics::samples;
 use super::model::{Model, PAGE, SECTOR};
 use super::{Cache, Client, Engine, json};
 
@@ -103,6 +106,38 @@ fn policies_change_under_load() {
     compare(&mut client, &model);
     engine.stop();
     compare(&mut cache.start().client(), &model);
+}
+
+#[test]
+fn rates_of_clients_change_live() {
+    let mut cache = Cache::new(8);
+    let engine = cache.set("nbd.client_requests_per_second", 200).start();
+    let (mut client, mut other) = (engine.client(), engine.client());
+    let start = Instant::now();
+    for page in 0..60 {
+        client.write(page * PAGE as u64, &[1; PAGE]).unwrap();
+    }
+    // A tenth of a second's worth is taken at once.
+    assert!(start.elapsed() >= Duration::from_millis(195), "{:?}", start.elapsed());
+    other.read(0, PAGE).unwrap();
+    let paced = engine.status()["paced_requests"].as_u64().unwrap();
+    assert!((1..=39).contains(&paced), "{paced} waited");
+    let shown = samples(&engine.get("/metrics"), "thermocline_client_paced_requests_total", "");
+    assert!((shown - paced as f64).abs() < 0.5, "{shown}");
+
+    assert!(engine.reload(cache.set("nbd.client_requests_per_second", 0)));
+    for page in 0..1000 {
+        client.read(page * PAGE as u64, PAGE).unwrap();
+    }
+    assert_eq!(engine.status()["paced_requests"], paced);
+
+    let bytes = "nbd.client_bytes_per_second";
+    assert!(!engine.reload(cache.set(bytes, 100)), "less than a page");
+    assert!(engine.reload(cache.set(bytes, "1MiB")));
+    let start = Instant::now();
+    client.read(0, 512 << 10).unwrap();
+    client.read(0, 512 << 10).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(400), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -88,6 +88,15 @@ impl Meter for LatencyMeter {
     }
 }
 
+/// Activity of the clients that use a shard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientActivity {
+    /// Number of those that are connected.
+    pub(crate) clients: usize,
+    /// Requests that waited because their client exceeded its rates.
+    pub(crate) paced_requests: u64,
+}
+
 impl Instruments {
     /// Watch a shard. If its flash fails, this informs the note.
     ///
@@ -244,8 +253,12 @@ impl Instruments {
         lock(&self.observed).recording = None;
     }
 
-    /// Take a snapshot with this number of clients.
-    pub(crate) fn status(&self, engine: &mut Engine<AnyDriver>, clients: usize) -> Status {
+    /// Take a snapshot.
+    pub(crate) fn status(
+        &self,
+        engine: &mut Engine<AnyDriver>,
+        activity: ClientActivity,
+    ) -> Status {
         let shard = engine.shard();
         let (counters, options) = (shard.counters(), shard.options());
         let latencies = *lock(&self.latencies);
@@ -285,7 +298,8 @@ impl Instruments {
             flash_rated_written_bytes: *lock(&self.flash_rated_written_bytes),
             flash: device(&counters.flash, shard.operations_in_flight(Device::Flash)),
             backing: device(&counters.backing, shard.operations_in_flight(Device::Backing)),
-            clients: clients as u64,
+            clients: activity.clients as u64,
+            paced_requests: activity.paced_requests,
             gauges,
             choosing,
             sharing: lock(&self.sharing).clone(),

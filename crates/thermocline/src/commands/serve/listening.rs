@@ -79,6 +79,7 @@ fn settings(config: &Config, clients_max: usize, shards: usize) -> Result<Settin
         clients_max: clients_max.div_ceil(shards),
         client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
         bytes_max: bytes(nbd.in_flight, defaults.bytes_max).div_ceil(shards),
+        client_rates: nbd.client_rates(),
         spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
         send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
         idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),

@@ -98,6 +98,13 @@ const POLICY: About = About {
 
 const SERVER_FIGURES: &[Figure<Status>] = &[
     Figure::gauge("clients", "Clients connected", |status: &Status| status.clients.into()),
+    Figure::counter(
+        "paced_requests",
+        "Requests that waited because their client exceeded its rates",
+        |status: &Status| status.paced_requests.into(),
+    )
+    .metric("client_paced_requests")
+    .details("See [rates of clients](#rates-of-clients)."),
     Figure::gauge("has_flash", "State of the flash", |status: &Status| {
         status.is_flash_configured.then(|| u64::from(status.has_flash)).into()
     })

@@ -62,6 +62,7 @@ use self::config::{Config, LogFormat, VhostUserSection, Volumes};
 use self::control::Control;
 use self::devices::AnyDriver;
 use self::ending::{LeftBehind, leave_volumes};
+use self::instruments::ClientActivity;
 use self::listening::{Ways, listen};
 use self::members::{Beats, Inboxes, Member, StopsAll};
 use self::page::Process;
@@ -209,9 +210,12 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// Count the clients of a thread that use a volume.
-    fn clients(&self, server: &Handle, exports: &Exports<Service>, place: usize) -> usize {
-        if self.are_named { exports.clients(place) } else { server.clients() }
+    /// Return the activity of the clients of a thread that use a volume.
+    fn clients(&self, server: &Handle, exports: &Exports<Service>, place: usize) -> ClientActivity {
+        ClientActivity {
+            clients: if self.are_named { exports.clients(place) } else { server.clients() },
+            paced_requests: exports.paced_requests(place),
+        }
     }
 }
 

@@ -68,6 +68,7 @@ pub(super) fn reload(
     if let Some(tls) = tls {
         serving.all.set_tls(tls);
     }
+    serving.all.set_client_rates(configs.shared().nbd.client_rates());
     serving.all.wake();
     serving.control.set_config(configs.shared().clone());
     info!("applied the new configuration; sizes, devices and addresses need a restart");

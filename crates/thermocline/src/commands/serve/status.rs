@@ -64,6 +64,9 @@ pub(crate) struct Status {
     pub(crate) backing: DeviceStatus,
     /// Clients connected.
     pub(crate) clients: u64,
+    /// Requests that waited because their client exceeded its rates.
+    #[serde(default)]
+    pub(crate) paced_requests: u64,
     /// Adaptive parameters of the policy.
     pub(crate) gauges: Vec<GaugeStatus>,
     /// How the policy has chosen, if it lets one of several decide.
@@ -550,6 +553,7 @@ impl Status {
         self.flash.add(&other.flash);
         self.backing.add(&other.backing);
         self.clients += other.clients;
+        self.paced_requests += other.paced_requests;
         for (one, other) in self.gauges.iter_mut().zip(&other.gauges) {
             one.value += other.value;
         }

@@ -16,7 +16,7 @@ use super::departure::{Departure, Stage};
 use super::devices::AnyDriver;
 use super::epoch::{Beginning, Begins};
 use super::growth::Growth;
-use super::instruments::Instruments;
+use super::instruments::{ClientActivity, Instruments};
 use super::kept_note::Note;
 use super::listening::{Ways, export};
 use super::members::{News, Snapshots};
@@ -207,7 +207,7 @@ impl Seat {
     }
 
     /// Clean as it should now, and post a snapshot.
-    pub(super) fn post(&self, service: &mut Service, clients: usize) {
+    pub(super) fn post(&self, service: &mut Service, clients: ClientActivity) {
         let engine = service.inner_mut().engine_mut();
         self.cleaning.apply(engine.shard_mut());
         let shard = engine.shard().options().share.index.into();

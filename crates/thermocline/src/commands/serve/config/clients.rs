@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::{Group, User};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
-use thermocline_nbd::server::SocketAccess;
+use thermocline_nbd::server::{ClientRates, SocketAccess};
 
 use super::watching::address;
 use super::{Config, UblkSection, VhostUserSection};
@@ -37,6 +38,9 @@ pub(crate) struct Nbd {
     pub(crate) clients: Option<usize>,
     pub(crate) client_in_flight: Option<Bytes>,
     pub(crate) in_flight: Option<Bytes>,
+    #[serde(default)]
+    pub(crate) client_requests_per_second: u64,
+    pub(crate) client_bytes_per_second: Option<Bytes>,
     pub(crate) spin_us: Option<u64>,
     pub(crate) send_timeout: Option<u64>,
     #[serde(default)]
@@ -209,6 +213,28 @@ impl Nbd {
                      write the export, unencrypted"
                 )
             }),
+        }
+    }
+
+    /// Refuse rates in bytes at which a client would wait for a page for longer than a second.
+    pub(super) fn check_rates(&self, page_size: Bytes) -> Result<()> {
+        let bytes = self.client_bytes_per_second.unwrap_or(Bytes(0));
+        ensure!(
+            bytes.0 == 0 || bytes.0 >= page_size.0,
+            "`nbd.client_bytes_per_second` is {} bytes: it must be at least a page, {} bytes, or 0 for no limit",
+            bytes.0,
+            page_size.0
+        );
+        Ok(())
+    }
+
+    /// Rates that each client may reach.
+    pub(crate) fn client_rates(&self) -> ClientRates {
+        ClientRates {
+            requests_per_second: NonZeroU64::new(self.client_requests_per_second),
+            bytes_per_second: self
+                .client_bytes_per_second
+                .and_then(|bytes| NonZeroU64::new(bytes.0)),
         }
     }
 

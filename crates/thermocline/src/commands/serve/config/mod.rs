@@ -176,6 +176,7 @@ impl Config {
             );
         }
         self.check_doors()?;
+        self.nbd.check_rates(self.page_size)?;
         if let Some(Metrics { listen, remote }) = self.metrics {
             ensure!(
                 remote || listen.ip().is_loopback(),

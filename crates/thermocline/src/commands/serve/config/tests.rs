@@ -1,5 +1,7 @@
 //! Tests of configurations: the example, what is refused, and what paths are relative to.
 
+use std::num::NonZeroU64;
+
 use thermocline_core::Clients;
 use thermocline_core::registry::{self, Future, PolicyEntry};
 use thermocline_engine::Cleaning;
@@ -90,6 +92,7 @@ fn the_example_shows_every_key_and_its_default() {
     let send_limit = thermocline_nbd::server::Settings::default().send_limit;
     assert_eq!(full.nbd.send_timeout, Some(send_limit.as_secs()));
     assert_eq!(full.nbd.idle_timeout, plain.nbd.idle_timeout);
+    assert_eq!(full.nbd.client_rates(), plain.nbd.client_rates());
     let path = full.record.as_ref().unwrap().path.clone();
     let text = format!("{SMALLEST}\n[record]\npath = {path:?}");
     assert_eq!(full.record, Config::parse(&text).unwrap().record);
@@ -108,6 +111,25 @@ fn time_limits_of_clients_are_a_year_at_most() {
             assert!(error.contains(&format!("`nbd.{name}` is {seconds} seconds")), "{error}");
         }
     }
+}
+
+#[test]
+fn rates_of_clients_are_above_a_page_per_second() {
+    let rates = |lines: &str| {
+        let text = SMALLEST.replace("[nbd]", &format!("[nbd]\n{lines}"));
+        let rates = Config::parse(&text).unwrap().nbd.client_rates();
+        [rates.requests_per_second, rates.bytes_per_second].map(|rate| rate.map(NonZeroU64::get))
+    };
+    let [requests, bytes] = ["client_requests_per_second", "client_bytes_per_second"];
+    assert_eq!(rates(""), [None, None]);
+    assert_eq!(rates(&format!("{requests} = 0\n{bytes} = 0")), [None, None]);
+    let given = rates(&format!("{requests} = 1\n{bytes} = \"100MiB\""));
+    assert_eq!(given, [Some(1), Some(100 << 20)]);
+    refuse("[nbd]", &format!("[nbd]\n{requests} = -1"), "invalid value: integer `-1`");
+    refuse("[nbd]", &format!("[nbd]\n{requests} = 0.5"), "client_requests_per_second = 0.5");
+    refuse("[nbd]", &format!("[nbd]\n{bytes} = \"fast\""), "a number of bytes, as in");
+    let few = format!("`nbd.{bytes}` is 100 bytes: it must be at least a page, 4096 bytes");
+    refuse("[nbd]", &format!("[nbd]\n{bytes} = 100"), &few);
 }
 
 #[test]
