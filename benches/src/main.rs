@@ -13,6 +13,7 @@
 //! `cargo xtask bench -- auto` the policy that chooses beside those it chooses from,
 //! `cargo xtask bench -- placement` identifiers that choose placement handles of an SSD,
 //! `cargo xtask bench -- hybrids` flash tiers on drives with placement handles,
+//! `cargo xtask bench -- two-hosts` two hosts that cooperate over a wire with a delay,
 //! `cargo xtask bench -- profile` traces generated from profiles beside those that they were made of.
 //! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
@@ -37,6 +38,7 @@ mod shares;
 mod ssd;
 mod sweep;
 mod tiers;
+mod two_hosts;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -89,6 +91,11 @@ enum Benchmark {
     Auto(auto::Arguments),
     /// Starting from a flash after a kill, and draining it, beside plain reads and writes
     AtRest(at_rest::Arguments),
+    /// Two hosts that act as one cache, beside LRU over LRU, over a wire with a delay (root)
+    TwoHosts(two_hosts::Arguments),
+    /// Pass TCP connections on, late: the wire of `two-hosts`
+    #[command(hide = true)]
+    Delay(two_hosts::delay::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -119,6 +126,8 @@ fn main() -> Result<()> {
         Benchmark::Hca(arguments) => hca::run_all(&arguments),
         Benchmark::Shadow(arguments) => shadow::run_all(&arguments),
         Benchmark::Shares(arguments) => shares::run_all(&arguments),
+        Benchmark::TwoHosts(arguments) => two_hosts::run_all(&arguments),
+        Benchmark::Delay(arguments) => two_hosts::delay::run(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

@@ -1,5 +1,7 @@
 //! A shard with its driver.
 
+use thermocline_core::policy::multi::split::Hint;
+
 use crate::driver::memory::MemoryDriver;
 use crate::driver::{Completion, Driver, Recall};
 use crate::lent::Lent;
@@ -131,7 +133,13 @@ impl<D: Driver> Engine<D> {
                 has_moved = true;
             }
             let driver = &mut self.driver;
-            while self.shard.next_leaving(|offset, content| driver.leave(offset, content)) {
+            let mut leave = |hint: Option<Hint>, offset, content: Option<&[u8]>| {
+                if let Some(hint) = hint {
+                    driver.tell(hint);
+                }
+                driver.leave(offset, content);
+            };
+            while self.shard.next_leaving(&mut leave) {
                 has_moved = true;
             }
             self.driver.poll(&mut self.done);

@@ -115,6 +115,12 @@ pub trait Policy: Debug {
         None
     }
 
+    /// Return the message for the server with a page that leaves, if this is the half of a client and
+    /// something goes with the page.
+    fn take_hint_with(&mut self, _page: PageId) -> Option<Hint> {
+        None
+    }
+
     /// Return the answers to the messages heard since the last call, one for each read or write whose
     /// client waits for an answer, if this is the half of a server.
     fn take_answers(&mut self) -> Vec<Answer> {

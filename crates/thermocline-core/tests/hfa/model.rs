@@ -158,7 +158,14 @@ pub(crate) struct Hfa {
     ghosts: Vec<u32>,
     ghosts_max: usize,
     draw: Box<dyn FnMut() -> f64>,
+    /// Accesses so far; of D and P, those that the shared levels have heard of.
     now: u64,
+    /// D and P: the accesses of each client so far, and its hits of reads that the shared levels have not
+    /// heard of.
+    clocks: Vec<u64>,
+    untold: Vec<u64>,
+    /// `true` if the access that the shared levels heard of last has not ended there.
+    is_open: bool,
     has_promoted: bool,
     /// Hits per level, disk last.
     pub(crate) hits: Vec<u64>,
@@ -214,6 +221,9 @@ impl Hfa {
             ghosts_max,
             draw: Box::new(draw),
             now: 0,
+            clocks: vec![0; clients],
+            untold: vec![0; clients],
+            is_open: false,
             has_promoted: false,
             hits: vec![0; capacities.len() + 1],
             hints: BTreeMap::new(),
@@ -221,13 +231,20 @@ impl Hfa {
     }
 
     pub(crate) fn access(&mut self, client: usize, page: u32, is_write: bool) {
-        self.now += 1;
         self.has_promoted = false;
         self.client = client;
+        self.clocks[client] += 1;
         let path = self.path();
         let place = path.iter().position(|&level| self.holds(level, page));
         let found = place.map_or(self.levels.len(), |place| path[place]);
         self.hits[found] += 1;
+        // A client's hits of reads are told with its next message.
+        if self.is_split() && found == client && !is_write {
+            self.untold[client] += 1;
+        } else {
+            self.tell(client);
+            self.advance();
+        }
         if self.settings.kind == Kind::P && self.settings.promote_probability.is_none() {
             for place in 1..=place.unwrap_or(path.len()).min(path.len() - 1) {
                 self.adapt(path[place - 1], path[place]);
@@ -257,7 +274,46 @@ impl Hfa {
         } else {
             self.stay(found, page);
         }
-        self.tick();
+        if self.is_split() {
+            self.tick(client..client + 1);
+        }
+        // One client's shared levels hear of everything.
+        if !self.is_split() || self.clients == 1 {
+            self.tell(client);
+            self.end();
+        }
+    }
+
+    /// Return `true` if clients and shared levels are halves, each with a clock of its own.
+    fn is_split(&self) -> bool {
+        self.settings.kind != Kind::H
+    }
+
+    /// Lets the shared levels hear of a client's hits.
+    fn tell(&mut self, client: usize) {
+        for _ in 0..std::mem::take(&mut self.untold[client]) {
+            self.advance();
+        }
+    }
+
+    /// Lets an access begin at the shared levels.
+    fn advance(&mut self) {
+        self.end();
+        self.now += 1;
+        self.is_open = true;
+    }
+
+    /// Lets the last access end at the shared levels.
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            let first = if self.is_split() { self.clients } else { 0 };
+            self.tick(first..self.levels.len());
+        }
+    }
+
+    /// Return the time at a level.
+    fn clock(&self, level: usize) -> u64 {
+        if self.is_split() && self.is_top(level) { self.clocks[level] } else { self.now }
     }
 
     /// Return the levels that the client sees, fastest first.
@@ -321,13 +377,13 @@ impl Hfa {
         self.levels[level].c1
     }
 
-    fn slot(&self) -> u64 {
-        self.now / self.settings.t
+    fn slot(&self, level: usize) -> u64 {
+        self.clock(level) / self.settings.t
     }
 
     /// Counts by how many slots ago, or ahead for an oracle, nearest first.
     fn counts(&self, level: usize, page: u32) -> Vec<(u64, u32)> {
-        let slot = self.slot();
+        let slot = self.slot(level);
         (0..self.settings.k)
             .filter_map(|j| {
                 let count = if let Some(log) = &self.settings.oracle {
@@ -390,14 +446,15 @@ impl Hfa {
     fn stay(&mut self, level: usize, page: u32) {
         let is_in = |queue: &[Block]| queue.iter().position(|block| block.page == page);
         let place = is_in(&self.levels[level].q1);
+        let now = self.clock(level);
         let mut block = self.levels[level].remove(page);
         block.hits += 1;
-        block.last_hit = Some(self.now);
-        if self.now - block.update > self.settings.t {
+        block.last_hit = Some(now);
+        if now - block.update > self.settings.t {
             block.f = self.f(level, page);
-            block.update = self.now;
+            block.update = now;
         }
-        block.h = self.h(block.f, block.hits, self.now - block.load);
+        block.h = self.h(block.f, block.hits, now - block.load);
         let q1 = &mut self.levels[level].q1;
         match (place, self.settings.kind) {
             (Some(_), Kind::D) => q1.insert(0, block),
@@ -480,7 +537,14 @@ impl Hfa {
         let below = (level + 1).max(self.clients);
         let has_rival = |other: usize| other != level && self.holds(other, page);
         let is_elsewhere = self.is_top(level) && (0..self.clients).any(has_rival);
-        if below == self.levels.len() || self.settings.kind == Kind::P || is_elsewhere {
+        if self.is_split() && self.is_top(level) && self.settings.kind == Kind::D {
+            // The client cannot know who else has the page.
+            self.tell(level);
+            let carried = self.leave(level, page, 1);
+            if !is_elsewhere {
+                self.receive(below, page, carried, true);
+            }
+        } else if below == self.levels.len() || self.settings.kind == Kind::P || is_elsewhere {
             self.levels[level].remove(page);
             self.leave_caches(page);
         } else {
@@ -514,7 +578,7 @@ impl Hfa {
     }
 
     pub(crate) fn record(&mut self, level: usize, page: u32) {
-        let (slot, k) = (self.slot(), self.settings.k);
+        let (slot, k) = (self.slot(level), self.settings.k);
         *self.hints.entry((level, page, slot)).or_default() += 1;
         let entry = &mut self.levels[level];
         if entry.t_out_capacity == 0 || self.settings.oracle.is_some() {
@@ -538,7 +602,8 @@ impl Hfa {
     fn arrival(&self, level: usize, page: u32, carried: f64) -> Block {
         let f = self.f(level, page).max(carried);
         let h = self.h(f, 0, 1);
-        Block { page, hits: 0, load: self.now, update: self.now, last_hit: None, f, h }
+        let now = self.clock(level);
+        Block { page, hits: 0, load: now, update: now, last_hit: None, f, h }
     }
 
     fn receive(&mut self, level: usize, page: u32, carried: f64, is_demoted: bool) {
@@ -605,33 +670,34 @@ impl Hfa {
 
     fn is_hot(&self, level: usize, block: &Block) -> bool {
         let Settings { t, cold, .. } = self.settings;
-        let hotness = |block: &Block| self.h(block.f, block.hits, self.now - block.load);
+        let now = self.clock(level);
+        let hotness = |block: &Block| self.h(block.f, block.hits, now - block.load);
         if cold == "mean" {
             let blocks = self.levels[level].blocks();
             let sum: f64 = blocks.map(hotness).sum();
             return hotness(block) > sum / self.levels[level].len() as f64;
         }
         let counts = |hit: u64| match cold {
-            "recent" => self.now - hit <= t,
-            "period" => hit > (self.now - 1) / t * t,
+            "recent" => now - hit <= t,
+            "period" => hit > (now - 1) / t * t,
             _ => true,
         };
         block.last_hit.is_some_and(counts) || self.is_live(level, block.page)
     }
 
-    fn tick(&mut self) {
+    /// Ends an access at some levels.
+    fn tick(&mut self, levels: std::ops::Range<usize>) {
         let Settings { t, samples, is_dynamic, .. } = self.settings;
-        if is_dynamic && self.now.is_multiple_of((t / samples).max(1)) {
-            for level in 0..self.levels.len() {
+        for level in levels {
+            let now = self.clock(level);
+            if is_dynamic && now.is_multiple_of((t / samples).max(1)) {
                 let entry = &self.levels[level];
                 let cold = entry.q1.iter().filter(|block| !self.is_hot(level, block)).count();
                 let hot = entry.q2.iter().filter(|block| self.is_hot(level, block)).count();
                 self.levels[level].cold.push(cold);
                 self.levels[level].hot.push(hot);
             }
-        }
-        if self.now.is_multiple_of(t) {
-            for level in 0..self.levels.len() {
+            if now.is_multiple_of(t) {
                 if self.is_top(level) {
                     self.client = level;
                 }
@@ -646,10 +712,11 @@ impl Hfa {
     }
 
     fn resort(&mut self, level: usize) {
+        let now = self.clock(level);
         let renew = |block: &Block| {
             let f = self.f(level, block.page);
-            let h = self.h(f, block.hits, self.now - block.load);
-            Block { f, h, update: self.now, ..block.clone() }
+            let h = self.h(f, block.hits, now - block.load);
+            Block { f, h, update: now, ..block.clone() }
         };
         let mut queues = [&self.levels[level].q1, &self.levels[level].q2]
             .map(|queue| queue.iter().map(renew).collect::<Vec<_>>());

@@ -14,7 +14,7 @@ use crate::models::Outcome;
 const PAGES: u32 = 16;
 
 /// Policies to split, with their parameters.
-const SPLIT: [(&str, &str, &str); 8] = [
+const SPLIT: [(&str, &str, &str); 15] = [
     ("demote", "mode", "remove"),
     ("demote", "mode", "mru"),
     ("demote", "mode", "lru"),
@@ -23,7 +23,25 @@ const SPLIT: [(&str, &str, &str); 8] = [
     ("hint-k", "ghost_ratio", "0"),
     ("promote", "seed", "3"),
     ("promote", "promote_probability", "0.5"),
+    ("d-hfa", "t", "7"),
+    ("d-hfa", "d_overflow", "demote"),
+    ("d-hfa", "queues", "strict"),
+    ("d-hfa", "q2_insertion", "hotness"),
+    ("p-hfa", "t", "7"),
+    ("p-hfa", "promote_probability", "0.5"),
+    ("p-hfa", "queues", "strict"),
 ];
+
+/// Return the parameters of a policy: the one given, and of the HFA policies periods that tests see the end of.
+fn given(policy: &str, name: &str, text: &str) -> Vec<(String, String)> {
+    let mut given = vec![(name.to_owned(), text.to_owned())];
+    if policy.ends_with("-hfa") {
+        let others = [("t", "13"), ("t_out_share", "0.01"), ("f_min", "0.4"), ("q1_share", "0.5")];
+        let others = others.into_iter().filter(|(other, _)| *other != name);
+        given.extend(others.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+    given
+}
 
 /// Hosts that send each other messages.
 struct Hosts {
@@ -62,10 +80,9 @@ impl Hosts {
     fn new((policy, name, text): (&str, &str, &str), sizes: &[u32], clients: Clients) -> Self {
         let setup = setup(PAGES, sizes, clients);
         let split = split::find(policy).unwrap();
-        let given = [(name.to_owned(), text.to_owned())];
-        let values = registry::find(policy).unwrap().values(&given).unwrap();
+        let values = registry::find(policy).unwrap().values(&given(policy, name, text)).unwrap();
         Self {
-            clients: (0..clients.get()).map(|_| split.client(&setup)).collect(),
+            clients: (0..clients.get()).map(|_| split.client(&setup, &values)).collect(),
             server: split.server(&setup, &values),
             queue: VecDeque::new(),
             caches: setup.disk().0,
@@ -139,7 +156,9 @@ proptest! {
         for (clients, split) in [1, 3].into_iter().flat_map(|n| SPLIT.map(|split| (n, split))) {
             let clients = Clients::new(clients).unwrap();
             let (policy, name, text) = split;
-            let given = [(name, text.to_owned())];
+            let given = given(policy, name, text);
+            let given: Vec<(&str, String)> =
+                given.iter().map(|(name, text)| (name.as_str(), text.clone())).collect();
             let mut lab = Driven::shared(policy, &given, PAGES, &sizes, clients);
             let mut hosts = Hosts::new(split, &sizes, clients);
             for access in &accesses {
@@ -167,7 +186,7 @@ fn messages() -> impl Strategy<Value = Vec<(u8, Message)>> {
                 0 => Message::Read { page },
                 1 => Message::Write { page, held: Held::Yes },
                 2 => Message::Write { page, held: Held::No },
-                3 => Message::Demote { page },
+                3 => Message::Demote { page, carried: (hits > 0).then_some(value) },
                 _ => Message::Tell(Hint { hits, value }),
             };
             (client, message)
@@ -232,14 +251,17 @@ fn three_over_four(split: (&str, &str, &str)) -> Hosts {
 
 #[test]
 fn hits_of_reads_are_silent_and_victims_are_demoted() {
-    let page = PageId(1);
+    let (page, carried) = (PageId(1), None);
     let mut hosts = three_over_four(SPLIT[0]);
     hosts.access(Access::read(1));
     assert_eq!(hosts.messages, [Message::Read { page }]);
     hosts.access(Access::read(1));
     assert_eq!(hosts.messages, []);
     hosts.access(Access::read(2));
-    assert_eq!(hosts.messages, [Message::Read { page: PageId(2) }, Message::Demote { page }]);
+    assert_eq!(
+        hosts.messages,
+        [Message::Read { page: PageId(2) }, Message::Demote { page, carried }]
+    );
     let mut hosts = three_over_four(SPLIT[3]);
     hosts.access(Access::read(1));
     hosts.access(Access::read(2));
@@ -249,15 +271,21 @@ fn hits_of_reads_are_silent_and_victims_are_demoted() {
 #[test]
 fn a_client_of_hint_k_tells_which_value_enters_if_that_changes() {
     let mut hosts = three_over_four(("hint-k", "khv_steps", "3"));
-    let [one, two] = [1, 2].map(PageId);
+    let ([one, two], carried) = ([1, 2].map(PageId), None);
     hosts.access(Access::read(1));
     assert_eq!(hosts.messages, [Message::Read { page: one }]);
     hosts.access(Access::read(2));
     let full = Message::Tell(Hint { hits: 0, value: 1 });
-    assert_eq!(hosts.messages, [full, Message::Read { page: two }, Message::Demote { page: one }]);
+    assert_eq!(
+        hosts.messages,
+        [full, Message::Read { page: two }, Message::Demote { page: one, carried }]
+    );
     // A page that has moved is worth more than one that has not.
     hosts.access(Access::read(1));
-    assert_eq!(hosts.messages, [Message::Read { page: one }, Message::Demote { page: two }]);
+    assert_eq!(
+        hosts.messages,
+        [Message::Read { page: one }, Message::Demote { page: two, carried }]
+    );
     // One that is worth less stays below, and the client does not keep it.
     let outcome = hosts.access(Access::read(2));
     assert_eq!(outcome, Outcome { found: 3, served: 3 });
@@ -299,7 +327,8 @@ fn a_page_that_is_demoted_twice_is_there_once() {
     let mut hosts = three_over_four(SPLIT[0]);
     let mut actions = Actions::new();
     for _ in 0..2 {
-        hosts.server.receive(0, Message::Demote { page: PageId(1) }, &mut actions);
+        let message = Message::Demote { page: PageId(1), carried: None };
+        hosts.server.receive(0, message, &mut actions);
     }
     let copy = Action::Copy { page: PageId(1), source: Tier(0), target: Tier(3) };
     assert_eq!(actions.as_slice(), [copy]);
@@ -319,6 +348,9 @@ fn a_client_that_never_demotes_does_not_outgrow_what_is_noted_of_it() {
 fn only_policies_that_are_split_are_found() {
     let names = split::POLICIES.iter().map(|split| split.name);
     assert!(names.clone().all(|name| registry::find(name).is_ok()));
-    assert_eq!(names.collect::<Vec<_>>(), ["demote", "hint-k", "mq-n", "promote"]);
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["d-hfa", "demote", "hint-k", "mq-n", "p-hfa", "promote"]
+    );
     assert!(split::find("ulc").is_none());
 }

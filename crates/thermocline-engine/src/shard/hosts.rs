@@ -58,16 +58,17 @@ impl Shard {
     }
 
     /// Takes a clean page that a client gives up: RAM gets it, if the policy wants it there, and otherwise
-    /// nobody. The content is that of the newest version, or what this client has written itself.
+    /// nobody. The content is that of the newest version, or what this client has written itself. `carried` is
+    /// the last number that the client told before.
     ///
     /// # Panics
     /// If `content` does not have the length of a page, or the page does not exist.
-    pub fn take_demoted(&mut self, client: u8, page: u64, content: &[u8]) {
+    pub fn take_demoted(&mut self, client: u8, page: u64, carried: Option<u64>, content: &[u8]) {
         assert_eq!(content.len(), self.options.page_bytes as usize, "a whole page is given up");
         assert!(page < self.options.backing_pages, "the page exists");
         self.actions.clear();
         let id = self.places.enter(page, &self.slots, &self.entries);
-        let message = Message::Demote { page: id };
+        let message = Message::Demote { page: id, carried };
         self.policy.hear(News::Message { client, message }, &mut self.actions);
         let is_wanted = self.actions.as_slice().iter().any(|action| {
             matches!(action, Action::Copy { page, target, .. } if *page == id && *target != Tier::DISK)
@@ -138,13 +139,14 @@ impl Shard {
     }
 
     /// Hand over the next page that has left RAM: its offset on the backing store, and its content if
-    /// that is [wanted](crate::Options::leaving). Returns whether there was one.
-    pub fn next_leaving(&mut self, tell: impl FnOnce(u64, Option<&[u8]>)) -> bool {
+    /// that is [wanted](crate::Options::leaving), and the message of the policy that goes before it. Returns
+    /// whether there was one.
+    pub fn next_leaving(&mut self, tell: impl FnOnce(Option<Hint>, u64, Option<&[u8]>)) -> bool {
         while let Some(page) = self.leaving.pop_front() {
             let offset_bytes = page * u64::from(self.options.page_bytes);
             let Some(id) = self.entry(page) else {
                 // Its content was older than the backing store's.
-                tell(offset_bytes, None);
+                tell(None, offset_bytes, None);
                 return true;
             };
             self.entries[id].is_leaving = false;
@@ -157,7 +159,9 @@ impl Shard {
             let Some(frame) = self.entries[id].frame.take() else { continue };
             let is_offered =
                 self.options.leaving == Leaving::Offered && self.entries[id].is_offered;
-            tell(offset_bytes, is_offered.then(|| self.pool.bytes(frame)));
+            let page_id = self.places.enter(page, &self.slots, &self.entries);
+            let hint = self.policy.take_hint_with(page_id).filter(|_| is_offered);
+            tell(hint, offset_bytes, is_offered.then(|| self.pool.bytes(frame)));
             self.counters.demotions += u64::from(is_offered);
             self.pool.release(frame);
             self.compact(id);

@@ -17,6 +17,8 @@ use crate::service::{Cooperator, Departure, Piece, Tag};
 #[derive(Debug)]
 pub(super) struct Clients {
     leases: Leases,
+    /// Per client that has told a number: the last one.
+    told: BTreeMap<u8, u64>,
     /// Pieces that were answered at once.
     answered: VecDeque<(Tag, Result<(), ErrorCode>)>,
     /// Offsets of the pages that the client whose answer was announced has to give up.
@@ -37,6 +39,8 @@ pub(super) struct Clients {
 struct Offered {
     client: u8,
     page: u64,
+    /// Number that the client told before.
+    carried: Option<u64>,
     content: Box<[u8]>,
 }
 
@@ -50,6 +54,7 @@ impl<D: Driver> Cached<D> {
     pub fn with_clients(mut self, terms: ClientTerms) -> Self {
         self.clients = Some(Clients {
             leases: Leases::new(terms),
+            told: BTreeMap::new(),
             answered: VecDeque::new(),
             recalls: vec![],
             wanted: 0..0,
@@ -107,6 +112,7 @@ impl<D: Driver> Cached<D> {
             }
             Command::Tell => {
                 let hint = Hint { hits: piece.length_bytes, value: piece.offset_bytes };
+                clients.told.insert(client, hint.value);
                 self.engine.shard_mut().take_hint_of(client, hint);
                 Ok(())
             }
@@ -241,10 +247,12 @@ impl<D: Driver> Cached<D> {
         if !clients.leases.give_up(client, page) {
             return;
         }
+        // The client may tell another number before the policy hears of this page.
+        let carried = clients.told.get(&client).copied();
         if has_room && clients.offered.is_empty() {
-            self.engine.shard_mut().take_demoted(client, page, content);
+            self.engine.shard_mut().take_demoted(client, page, carried, content);
         } else {
-            clients.offered.push_back(Offered { client, page, content: content.into() });
+            clients.offered.push_back(Offered { client, page, carried, content: content.into() });
         }
     }
 
@@ -254,14 +262,17 @@ impl<D: Driver> Cached<D> {
         let most = if has_room { 0 } else { OFFERED_MAX };
         let Some(clients) = &mut self.clients else { return };
         while clients.offered.len() > most
-            && let Some(Offered { client, page, content }) = clients.offered.pop_front()
+            && let Some(Offered { client, page, carried, content }) = clients.offered.pop_front()
         {
-            self.engine.shard_mut().take_demoted(client, page, &content);
+            self.engine.shard_mut().take_demoted(client, page, carried, &content);
         }
     }
 
     fn forget_ended(&mut self) {
         while let Some(client) = self.clients.as_mut().and_then(|it| it.leases.next_ended()) {
+            if let Some(clients) = &mut self.clients {
+                clients.told.remove(&client);
+            }
             self.engine.shard_mut().forget_client(client);
         }
     }

@@ -35,6 +35,31 @@ fn start_with_room(client: &Cache) -> Engine {
     }
 }
 
+/// The first page read by a client is in its tier, if the policy wants it there: under some policies, the
+/// server's answer says so.
+#[test]
+fn a_client_keeps_what_the_server_lets_it_keep() {
+    for (name, key, value) in [
+        ("d-hfa", "t", "1000"),
+        ("hint-k", "khv_decay", "0.5"),
+        ("p-hfa", "promote_probability", "1"),
+    ] {
+        let parameters: toml::Table = [(key.to_owned(), value.into())].into_iter().collect();
+        let mut server = below(1);
+        server.set("policy.name", name).set("policy.parameters", parameters.clone());
+        let server = server.start();
+        let mut cache = client(&server);
+        cache.set("policy.name", name).set("policy.parameters", parameters);
+        let engine = cache.start();
+        let mut reader = engine.client();
+        for _ in 0..3 {
+            reader.read(4096, 4096).unwrap();
+        }
+        let hits = engine.status()["accesses"]["read"]["ram"].as_u64();
+        assert_eq!(hits, Some(2), "{name}");
+    }
+}
+
 /// Return a counter of an engine.
 fn counter(engine: &Engine, name: &str) -> u64 {
     engine.status()[name].as_u64().unwrap_or_else(|| panic!("{name} in {}", engine.status()))
@@ -90,7 +115,11 @@ fn what_two_hosts_cannot_do_is_refused() {
         client(&server).set(key, value).refused(&[], words);
     };
     refuse("write_mode", "back", &["write_mode", "backing.cooperate"]);
-    refuse("policy.name", "lru", &["policy.name", "`demote`, `hint-k`, `mq-n`, `promote`"]);
+    refuse(
+        "policy.name",
+        "lru",
+        &["policy.name", "`d-hfa`, `demote`, `hint-k`, `mq-n`, `p-hfa`, `promote`"],
+    );
     refuse("flash.path", "flash.img", &["flash"]);
     refuse("page_size", "12KiB", &["page_size", "power of two"]);
     refuse("page_size", "8KiB", &["backing.nbd", "page_size"]);

@@ -223,7 +223,7 @@ impl Receive for Server {
             Message::Write { page, held } => {
                 self.bring(Access { page, op: Op::Write, client }, held, out);
             }
-            Message::Demote { page } => self.take(client, page, out),
+            Message::Demote { page, .. } => self.take(client, page, out),
             Message::Tell(_) => {}
         }
         None

@@ -10,6 +10,7 @@
 //! * Deviations: (1) A client that does not cooperate has no tier, so the server's half takes each page
 //!   back that it has just given to such a client.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -24,11 +25,13 @@ pub(super) struct HostedClient {
     half: ClientHalf,
     /// Message for the server with the next request.
     untold: Option<Hint>,
+    /// Numbers that go with pages which leave.
+    carried: BTreeMap<PageId, u64>,
 }
 
 impl HostedClient {
     pub(super) const fn new(half: ClientHalf) -> Self {
-        Self { half, untold: None }
+        Self { half, untold: None, carried: BTreeMap::new() }
     }
 }
 
@@ -36,6 +39,7 @@ impl HostedClient {
 struct Moves<'a> {
     out: &'a mut Actions,
     untold: &'a mut Option<Hint>,
+    carried: &'a mut BTreeMap<PageId, u64>,
     /// The half waits for an answer before it keeps a page.
     waits: bool,
 }
@@ -63,7 +67,12 @@ impl Link for Moves<'_> {
                 self.out.serve(page, Op::Write, found, Tier::RAM);
                 self.out.copy(page, Tier::RAM, Tier::DISK);
             }
-            Message::Demote { page } => self.out.copy(page, Tier::RAM, Tier::DISK),
+            Message::Demote { page, carried } => {
+                self.out.copy(page, Tier::RAM, Tier::DISK);
+                if let Some(carried) = carried {
+                    self.carried.insert(page, carried);
+                }
+            }
             Message::Tell(hint) => {
                 let hits = self.untold.map_or(0, |untold| untold.hits).saturating_add(hint.hits);
                 *self.untold = Some(Hint { hits, ..hint });
@@ -72,6 +81,7 @@ impl Link for Moves<'_> {
     }
 
     fn keep(&mut self, page: PageId) {
+        self.carried.remove(&page);
         self.out.copy(page, Tier::DISK, Tier::RAM);
     }
 
@@ -82,22 +92,23 @@ impl Link for Moves<'_> {
 
 impl Policy for HostedClient {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let Self { half, untold } = self;
+        let Self { half, untold, carried } = self;
         let waits = half.waits();
-        half.access(access.page, access.op, &mut Moves { out, untold, waits });
+        half.access(access.page, access.op, &mut Moves { out, untold, carried, waits });
     }
 
     fn hear(&mut self, news: News, out: &mut Actions) {
-        let Self { half, untold } = self;
+        let Self { half, untold, carried } = self;
         match news {
             News::Outdated { page } => {
+                carried.remove(&page);
                 if half.invalidate(page) {
                     out.drop_copy(page, Tier::RAM);
                 }
             }
             News::Answered { page, answer } => {
                 let waits = half.waits();
-                half.answered(page, answer, &mut Moves { out, untold, waits });
+                half.answered(page, answer, &mut Moves { out, untold, carried, waits });
             }
             News::Message { message, .. } => debug_assert!(false, "a client hears {message:?}"),
             News::Left { .. } => {}
@@ -106,6 +117,12 @@ impl Policy for HostedClient {
 
     fn take_hint(&mut self) -> Option<Hint> {
         self.untold.take()
+    }
+
+    fn take_hint_with(&mut self, page: PageId) -> Option<Hint> {
+        let value = self.carried.remove(&page)?;
+        let hits = self.untold.as_mut().map_or(0, |untold| core::mem::take(&mut untold.hits));
+        Some(Hint { hits, value })
     }
 
     fn flush(&mut self, _out: &mut Actions) {}
@@ -192,7 +209,7 @@ impl Policy for HostedServer {
         let message = Message::of_miss(page, access.op);
         let answer = self.receive(self.cooperating, message, out);
         if answer != Some(Answer::Passed) {
-            self.receive(self.cooperating, Message::Demote { page }, out);
+            self.receive(self.cooperating, Message::Demote { page, carried: None }, out);
         }
     }
 

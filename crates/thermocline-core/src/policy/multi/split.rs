@@ -9,7 +9,7 @@
 //! * State: see the policies.
 //! * Cost: one message per miss, per write and per demotion, and one per request if the state of
 //!   a client's cache has changed; none per hit of a read.
-//! * Deviations: (1) The server's half of `demote` keeps which pages each client holds, as it has to
+//! * Deviations: (1) The server's half of `demote`, and of other exclusive policies, keeps which pages each client holds, as it has to
 //!   know whether a page that a client gives up is still in another first tier. It learns that from
 //!   reads, writes and demotions, so nothing is sent for it. (2) Before a write is made, every other
 //!   client is told to drop its copy, also one that the server does not know of: clients of `mq-n` drop
@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 
 pub use super::halves::{Answer, Held, Hint, Link, Message, PASSED, Victims};
 use super::halves::{Ask as _, LruHalf, Receive as _};
+use super::hfa::{self, Strategy};
 use super::hosted::{HostedClient, HostedServer};
 use super::{demote, hint_k, mq_n, promote};
 use crate::capabilities::{Capabilities, Depth};
@@ -37,38 +38,55 @@ pub struct Split {
     /// Treatment of the pages that leave a client.
     pub victims: Victims,
     parameters: &'static [Parameter],
-    client: fn(&Setup) -> ClientHalf,
+    client: fn(&Setup, &Values) -> ClientHalf,
     server: fn(&Setup, &Values) -> ServerHalf,
 }
+
+const D_HFA: u8 = Strategy::Demote as u8;
+const P_HFA: u8 = Strategy::Promote as u8;
 
 /// All of them.
 pub const POLICIES: &[Split] = &[
     Split {
+        name: hfa::D_HFA_NAME,
+        victims: Victims::Demoted,
+        parameters: hfa::D_PARAMETERS,
+        client: |setup, values| ClientHalf(Asking::DHfa(hfa::Client::new(setup, values))),
+        server: |setup, values| ServerHalf(Half::DHfa(hfa::Server::new(setup, values))),
+    },
+    Split {
         name: demote::DEMOTE_NAME,
         victims: Victims::Demoted,
         parameters: demote::PARAMETERS,
-        client: |setup| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Demoted))),
+        client: |setup, _| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Demoted))),
         server: |setup, values| ServerHalf(Half::Demote(demote::Server::new(setup, values))),
     },
     Split {
         name: hint_k::HINT_K_NAME,
         victims: Victims::Demoted,
         parameters: hint_k::PARAMETERS,
-        client: |setup| ClientHalf(Asking::HintK(hint_k::Client::new(setup))),
+        client: |setup, _| ClientHalf(Asking::HintK(hint_k::Client::new(setup))),
         server: |setup, values| ServerHalf(Half::HintK(hint_k::Server::new(setup, values))),
     },
     Split {
         name: mq_n::MQ_N_NAME,
         victims: Victims::Dropped,
         parameters: mq::PARAMETERS,
-        client: |setup| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Dropped))),
+        client: |setup, _| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Dropped))),
         server: |setup, values| ServerHalf(Half::Mq(mq_n::Server::new(setup, values))),
+    },
+    Split {
+        name: hfa::P_HFA_NAME,
+        victims: Victims::Dropped,
+        parameters: hfa::P_PARAMETERS,
+        client: |setup, values| ClientHalf(Asking::PHfa(hfa::Client::new(setup, values))),
+        server: |setup, values| ServerHalf(Half::PHfa(hfa::Server::new(setup, values))),
     },
     Split {
         name: promote::PROMOTE_NAME,
         victims: Victims::Dropped,
         parameters: promote::PARAMETERS,
-        client: |setup| ClientHalf(Asking::Promote(promote::Client::new(setup))),
+        client: |setup, _| ClientHalf(Asking::Promote(promote::Client::new(setup))),
         server: |setup, values| {
             let draws = SplitMix64::new(values.integer(SEED.name));
             ServerHalf(Half::Promote(promote::Server::new(setup, values, draws)))
@@ -82,9 +100,10 @@ pub fn find(name: &str) -> Option<&'static Split> {
 }
 
 impl Split {
-    /// Return the half of one client; `setup` is of the whole hierarchy.
-    pub fn client(&self, setup: &Setup) -> ClientHalf {
-        (self.client)(setup)
+    /// Return the half of one client; `setup` is of the whole hierarchy, or of the client's tier, and
+    /// `values` are the policy's parameters.
+    pub fn client(&self, setup: &Setup, values: &Values) -> ClientHalf {
+        (self.client)(setup, values)
     }
 
     /// Return the half of the server; `setup` is of the whole hierarchy, `values` are the policy's
@@ -110,8 +129,8 @@ impl Split {
     /// Return the half of one client as the policy of an engine. RAM is the client's tier, and the server is
     /// its backing store. A copy from RAM to disk of a page that RAM then drops is a demotion.
     pub fn client_policy(&'static self) -> PolicyEntry {
-        let build = move |setup: &Setup, _: &Values| -> BoxedPolicy {
-            Box::new(HostedClient::new(self.client(setup)))
+        let build = move |setup: &Setup, values: &Values| -> BoxedPolicy {
+            Box::new(HostedClient::new(self.client(setup, values)))
         };
         self.entry(build)
     }
@@ -150,8 +169,10 @@ pub struct ClientHalf(Asking);
 
 #[derive(Clone, Debug)]
 enum Asking {
+    DHfa(hfa::Client<D_HFA>),
     Lru(LruHalf),
     HintK(hint_k::Client),
+    PHfa(hfa::Client<P_HFA>),
     Promote(promote::Client),
 }
 
@@ -159,8 +180,10 @@ enum Asking {
 macro_rules! with_client {
     ($asking:expr, $half:ident => $does:expr) => {
         match $asking {
+            Asking::DHfa($half) => $does,
             Asking::Lru($half) => $does,
             Asking::HintK($half) => $does,
+            Asking::PHfa($half) => $does,
             Asking::Promote($half) => $does,
         }
     };
@@ -176,6 +199,8 @@ impl ClientHalf {
     /// Return `true` if it waits for the server's answer before it keeps a page.
     pub const fn waits(&self) -> bool {
         match self.0 {
+            Asking::DHfa(_) => hfa::Client::<D_HFA>::WAITS,
+            Asking::PHfa(_) => hfa::Client::<P_HFA>::WAITS,
             Asking::Lru(_) => LruHalf::WAITS,
             Asking::HintK(_) => hint_k::Client::WAITS,
             Asking::Promote(_) => promote::Client::WAITS,
@@ -223,9 +248,11 @@ pub struct ServerHalf(Half);
 
 #[derive(Clone, Debug)]
 enum Half {
+    DHfa(hfa::Server<D_HFA>),
     Demote(demote::Server),
     HintK(hint_k::Server),
     Mq(mq_n::Server),
+    PHfa(hfa::Server<P_HFA>),
     Promote(promote::Server<SplitMix64>),
 }
 
@@ -233,9 +260,11 @@ enum Half {
 macro_rules! with_server {
     ($half:expr, $server:ident => $does:expr) => {
         match $half {
+            Half::DHfa($server) => $does,
             Half::Demote($server) => $does,
             Half::HintK($server) => $does,
             Half::Mq($server) => $does,
+            Half::PHfa($server) => $does,
             Half::Promote($server) => $does,
         }
     };
@@ -255,6 +284,8 @@ impl ServerHalf {
     /// Forgets what a client holds, which has crashed or left: it comes back without a page.
     pub fn forget_client(&mut self, client: u8) {
         match &mut self.0 {
+            Half::DHfa(server) => server.forget_client(client),
+            Half::PHfa(server) => server.forget_client(client),
             Half::Demote(server) => server.forget_client(client),
             Half::HintK(server) => server.forget_client(client),
             Half::Promote(server) => server.forget_client(client),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::Nanos;
+use thermocline_core::policy::multi::split::{Answer, Hint};
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::driver::joint::JointDriver;
 use thermocline_engine::driver::split::SplitDriver;
@@ -109,6 +110,20 @@ impl Driver for AnyDriver {
         match self {
             Self::Nbd(driver) => driver.leave(offset_bytes, content),
             Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => {}
+        }
+    }
+
+    fn tell(&mut self, hint: Hint) {
+        match self {
+            Self::Nbd(driver) => driver.tell(hint),
+            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => {}
+        }
+    }
+
+    fn next_answer(&mut self) -> Option<(u64, Answer)> {
+        match self {
+            Self::Nbd(driver) => driver.next_answer(),
+            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => None,
         }
     }
 

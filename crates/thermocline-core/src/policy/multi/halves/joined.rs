@@ -133,6 +133,9 @@ impl<C: Ask, S: Receive> Policy for Joined<C, S> {
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
+        for (tier, client) in (0..).map(Tier).zip(&self.clients) {
+            client.gauges(&mut |name, value| report(name, tier, value));
+        }
         self.server.gauges(report);
     }
 }

@@ -44,7 +44,7 @@ impl Ask for LruHalf {
             && let Some(victim) = self.order.take_oldest()
         {
             if self.victims == Victims::Demoted {
-                link.send(Message::Demote { page: victim });
+                link.send(Message::Demote { page: victim, carried: None });
             }
             link.drop_copy(victim);
         }

@@ -5,11 +5,13 @@
 //! * Cost: none.
 //! * Deviations: none.
 
+mod holders;
 mod joined;
 mod lru;
 
 use core::fmt::Debug;
 
+pub(super) use holders::Holders;
 pub(super) use joined::Joined;
 pub(super) use lru::LruHalf;
 
@@ -35,6 +37,8 @@ pub enum Message {
     Demote {
         /// The page.
         page: PageId,
+        /// Number that goes with the page, if the policy has one: see its client's half.
+        carried: Option<u64>,
     },
     /// State of the client's cache, sent before a message that needs it. Without a new one, the last holds.
     Tell(Hint),
@@ -156,6 +160,9 @@ pub(super) trait Ask: Debug {
     fn metadata_bytes(&self) -> usize {
         0
     }
+
+    /// Report the figures of the client's tier; see [`Policy::gauges`](crate::Policy::gauges).
+    fn gauges(&self, _report: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// Interface of a server's half.

@@ -36,20 +36,28 @@
 //!   clients over a server, its text one path. Here each client's first tier has queues and hints of
 //!   its own, and what moves between first tiers and shared ones does so on its client's path. D-HFA
 //!   and H-HFA keep every path exclusive, as in Demote with removal: a victim that another client's
-//!   first tier holds is dropped, without a hint. P-HFA keeps a probability per first tier and lets
-//!   pages of different paths meet, as Promote does.
+//!   first tier holds is dropped. P-HFA keeps a probability per first tier and lets
+//!   pages of different paths meet, as Promote does. (14) D-HFA and P-HFA with several clients are halves,
+//!   joined ([`split`](super::split)). A client's periods count its own accesses, and those of the shared
+//!   tiers the accesses of which they have heard: a hit of a read is told with the client's next message.
+//!   A client gives the hint of a victim without knowing who else has the page. With `writes` at `back`, and
+//!   in H-HFA, which is not split, one clock counts all accesses, and a victim that another client holds is
+//!   given no hint.
 
 mod bubble;
 mod cascade;
 mod cells;
+mod client;
 mod hint_table;
 mod history;
 mod hit_counts;
 mod level;
 mod moves;
 mod partition;
+mod paths;
 mod queues;
 mod runs;
+mod server;
 mod settings;
 
 use alloc::borrow::Cow;
@@ -59,6 +67,8 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+pub(super) use client::Client;
+pub(super) use server::Server;
 pub use settings::{D_PARAMETERS, H_PARAMETERS, ORACLE_PARAMETERS, P_PARAMETERS};
 
 use crate::action::Sink;
@@ -66,7 +76,7 @@ use crate::capabilities::{Capabilities, Depth, Future, SparseMemory};
 use crate::config::Values;
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::for_each;
-use crate::policy::multi::probabilities::{self, Adaptation};
+use crate::policy::multi::halves::Joined;
 use crate::queue::Lists;
 use crate::random::SplitMix64;
 use crate::{
@@ -78,7 +88,8 @@ use hint_table::RECORD_BYTES;
 use history::History;
 use level::Level;
 use queues::{Queue, Queues};
-use settings::{Settings, Strategy};
+use settings::Settings;
+pub(super) use settings::Strategy;
 
 /// The frame of a page that is cached nowhere: no record of hints, either.
 const ABSENT: u32 = hint_table::NONE;
@@ -87,10 +98,30 @@ const ABSENT: u32 = hint_table::NONE;
 /// and the times of its arrival and of its last update.
 const HISTORY_BYTES: usize = size_of::<u32>() + 4 * size_of::<u64>();
 
+/// Tiers that a policy decides for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All tiers.
+    Whole,
+    /// The first tier of one client.
+    Client,
+    /// The tiers that all clients share.
+    Server,
+}
+
 /// The HFA policy that has this number among the strategies.
 #[derive(Clone, Debug)]
 pub struct Hfa<const STRATEGY: u8> {
     settings: Settings,
+    part: Part,
+    /// Of a client's half: the pages that have left for the server, with the frequency that each carries.
+    departed: Vec<(PageId, f64)>,
+    /// Of a server's half: the frequency that the page carries which has just risen to the client.
+    risen: Option<f64>,
+    /// Of a server's half: the life of each client's tier, as it said last.
+    lives: Box<[u64]>,
+    /// Of a half: `true` until the access that began last has ended.
+    is_open: bool,
     /// The tiers with room for pages, fastest first: the first one of each client, then the shared.
     levels: Vec<Level>,
     clients: Clients,
@@ -142,9 +173,14 @@ const HISTORY_MEMORY: SparseMemory = SparseMemory::of_cached(
     "as the other HFA; and it keeps the last moves of as many pages again",
 );
 
+/// The name of D-HFA in the registry.
+pub(super) const D_HFA_NAME: &str = "d-hfa";
+/// The name of P-HFA in the registry.
+pub(super) const P_HFA_NAME: &str = "p-hfa";
+
 /// The row of `d-hfa` in the registry.
 pub const D_HFA: PolicyEntry = PolicyEntry {
-    name: Cow::Borrowed("d-hfa"),
+    name: Cow::Borrowed(D_HFA_NAME),
     summary: "two queues per tier by frequency of demotions; hits move to the top",
     source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
     module: module_path!(),
@@ -159,7 +195,7 @@ pub const D_HFA: PolicyEntry = PolicyEntry {
 
 /// The row of `p-hfa` in the registry.
 pub const P_HFA: PolicyEntry = PolicyEntry {
-    name: Cow::Borrowed("p-hfa"),
+    name: Cow::Borrowed(P_HFA_NAME),
     summary: "two queues per tier by frequency of promotions; pages rise with a probability",
     source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
     module: module_path!(),
@@ -205,12 +241,23 @@ pub const ORACLE_HFA: PolicyEntry = PolicyEntry {
 
 /// Builds D-HFA for the registry.
 fn build_demote(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Hfa::<{ Strategy::Demote as u8 }>::new(setup, values))
+    build_joined::<{ Strategy::Demote as u8 }>(setup, values)
 }
 
 /// Builds P-HFA for the registry.
 fn build_promote(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Hfa::<{ Strategy::Promote as u8 }>::new(setup, values))
+    build_joined::<{ Strategy::Promote as u8 }>(setup, values)
+}
+
+/// Builds the halves of a policy, joined. One client's halves decide as one policy for all tiers does, which
+/// is faster. Pages that are dirty cannot leave a client's half, so all tiers belong to one policy with
+/// `writes` at `back`.
+fn build_joined<const STRATEGY: u8>(setup: &Setup, values: &Values) -> BoxedPolicy {
+    if setup.clients == Clients::ONE || Settings::new(values).writes_back {
+        return Box::new(Hfa::<STRATEGY>::new(setup, values));
+    }
+    let client = || Client::<STRATEGY>::new(setup, values);
+    Box::new(Joined::new(setup, client, Server::<STRATEGY>::new(setup, values)))
 }
 
 /// Builds H-HFA for the registry.
@@ -249,32 +296,24 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     const STRATEGY: Strategy = Strategy::of(STRATEGY);
 
     fn new(setup: &Setup, values: &Values) -> Self {
-        let settings = Settings::new(values);
-        let pages = setup.geometry.pages();
-        let given = match Self::STRATEGY {
-            Strategy::Promote => probabilities::fixed(values),
-            Strategy::Demote | Strategy::Hint => Some(0.0),
-        };
+        Self::of_part(Part::Whole, setup, values)
+    }
+
+    /// Create a policy of some tiers. `setup` is of the whole hierarchy, or of a client's tier alone.
+    fn of_part(part: Part, setup: &Setup, values: &Values) -> Self {
+        let mut settings = Settings::new(values);
+        // What leaves a client must be clean, because the server may drop it.
+        settings.writes_back &= part == Part::Whole;
         let clients = setup.clients;
         let tiers: Vec<(Tier, u32)> =
             (0..).map(Tier).zip(setup.tier_capacities_pages()).filter(|tier| tier.1 > 0).collect();
-        let mut levels = vec![];
-        for (index, &(tier, capacity_pages)) in tiers.iter().enumerate() {
-            // A page of a first tier goes down to the first shared one.
-            let below = (index + 1).max(clients.get().into());
-            let promotion = match tiers.get(below) {
-                Some(&(_, pages)) => {
-                    let above = tiers[..below].iter().map(|tier| f64::from(tier.1)).sum();
-                    Adaptation::new(above, f64::from(pages), given)
-                }
-                None => Adaptation::never(),
-            };
-            levels.push(Level::new(tier, capacity_pages, pages, promotion, &settings));
-        }
-        let frames_per_page =
-            if clients == Clients::ONE { 1 } else { u32::from(clients.get()) + 1 };
+        let levels = Self::levels(part, setup, &tiers, &settings, values);
+        let pages = setup.geometry.pages();
+        let is_single = clients == Clients::ONE || part == Part::Server;
+        let frames_per_page = if is_single { 1 } else { u32::from(clients.get()) + 1 };
+        let here = tiers.iter().filter(|tier| part != Part::Server || !clients.owns(tier.0));
         // A page is brought in before another one leaves.
-        let cached: u64 = tiers.iter().map(|tier| u64::from(tier.1)).sum();
+        let cached: u64 = here.map(|tier| u64::from(tier.1)).sum();
         let copies = pages.saturating_mul(frames_per_page);
         let frames = u32::try_from(cached + 1).map_or(copies, |frames| frames.min(copies));
         let records = levels.iter().map(|level| level.hints.capacity());
@@ -282,6 +321,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let capacities: Vec<u32> = levels.iter().map(|level| level.capacity_pages).collect();
         let level_count = u32::try_from(levels.len()).expect("a hierarchy has few tiers");
         Self {
+            part,
+            departed: Vec::new(),
+            risen: None,
+            lives: vec![0; clients.get().into()].into_boxed_slice(),
+            is_open: false,
             disk: setup.disk(),
             write_miss: setup.write_miss,
             now: 0,
@@ -352,31 +396,6 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Return `true` if a level is the first of a client.
-    #[inline]
-    fn is_top(&self, level: usize) -> bool {
-        level < usize::from(self.clients.get())
-    }
-
-    /// Return the level above a shared one, on the path of the client.
-    #[inline]
-    fn above(&self, level: usize) -> usize {
-        if self.is_top(level - 1) { self.client.into() } else { level - 1 }
-    }
-
-    /// Return the level below another one, or the number of levels.
-    #[inline]
-    fn below(&self, level: usize) -> usize {
-        (level + 1).max(self.clients.get().into())
-    }
-
-    /// Return the last level that the client sees.
-    #[inline]
-    fn lowest(&self) -> usize {
-        let last = self.levels.len() - 1;
-        if self.is_top(last) { self.client.into() } else { last }
-    }
-
     /// Gives up the copies of other clients that a write makes old.
     fn drop_outdated(&mut self, page: PageId, out: &mut impl Sink) {
         for top in 0..usize::from(self.clients.get()) {
@@ -406,31 +425,6 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.hit(access, frame, place, out);
         }
         self.end(out);
-    }
-
-    /// Compare, for P-HFA, the lifetime in each tier that the access reaches with that in the tier above.
-    #[inline]
-    fn adapt_promotion(&mut self, reached: usize) {
-        if Self::STRATEGY != Strategy::Promote {
-            return;
-        }
-        let Some(ages) = &self.ages else { return };
-        let stamp = |frame: Option<u32>| {
-            let frame = frame.map(|frame| self.queues.frame(frame));
-            frame.map_or(0, |frame| frame.loaded.max(frame.last_hit))
-        };
-        let lifetime = |level: u32| stamp(ages.front(level)) - stamp(ages.back(level));
-        let list = |level: usize| u32::try_from(level).expect("a hierarchy has few tiers");
-        let mut above = usize::from(self.client);
-        let shared = usize::from(self.clients.get())..self.levels.len();
-        for below in shared.take_while(|&level| level <= reached) {
-            let capacity_pages = self.levels[below].capacity_pages;
-            if !self.levels[above].promotion.is_early(self.now, capacity_pages) {
-                let lifetimes = [above, below].map(|level| lifetime(list(level)));
-                self.levels[above].promotion.adapt(self.now, lifetimes, capacity_pages);
-            }
-            above = below;
-        }
     }
 }
 
@@ -555,11 +549,14 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         for (index, level) in self.levels.iter().enumerate() {
-            let pages = |queue| f64::from(self.queues.len(index, queue));
-            report("q1_pages", level.tier, pages(Queue::Q1));
-            report("q2_pages", level.tier, pages(Queue::Q2));
-            report("t_out_records", level.tier, f64::from(level.hints.len()));
-            if Self::STRATEGY == Strategy::Promote {
+            let is_elsewhere = self.part == Part::Server && self.is_top(index);
+            if !is_elsewhere {
+                let pages = |queue| f64::from(self.queues.len(index, queue));
+                report("q1_pages", level.tier, pages(Queue::Q1));
+                report("q2_pages", level.tier, pages(Queue::Q2));
+                report("t_out_records", level.tier, f64::from(level.hints.len()));
+            }
+            if Self::STRATEGY == Strategy::Promote && self.part != Part::Client {
                 let of = |level: usize| self.levels[level].promotion.probability();
                 match (self.clients, self.is_top(index)) {
                     (Clients::ONE, true) => report("promote_probability", level.tier, 0.0),

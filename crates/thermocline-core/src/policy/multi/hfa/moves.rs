@@ -13,14 +13,14 @@
 use super::history::Move;
 use super::queues::{Frame, Place, Queue};
 use super::settings::Strategy;
-use super::{ABSENT, Hfa};
+use super::{ABSENT, Hfa, Part};
 use crate::action::Sink;
 use crate::random::Draws;
 use crate::{Access, Clients, Op, PageId, Tier};
 
 /// Origin of a page that a tier receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Up,
     Down,
 }
@@ -62,20 +62,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
     #[inline]
     pub(super) fn miss(&mut self, access: Access, out: &mut impl Sink) {
-        let frame = self.free.pop().unwrap_or_else(|| {
-            self.used_frames += 1;
-            self.used_frames - 1
-        });
-        let levels = &self.levels;
-        self.cells
-            .enter(access.page, |level, page, newest| levels[level].hints.is_live(page, newest));
-        *self.queues.frame_mut(frame) = Frame::new(access.page);
-        self.set_frame_of(access.page, frame);
-        if Self::STRATEGY == Strategy::Hint
-            && let Some(history) = &mut self.history
-        {
-            history.enter(access.page);
-        }
+        let frame = self.enter(access.page);
         if Self::STRATEGY == Strategy::Promote {
             self.settle(access, frame, None, 0.0, out);
         } else {
@@ -83,6 +70,25 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.bring(access, frame, None, top, out);
             self.receive(top, frame, 0.0, Way::Up, out);
         }
+    }
+
+    /// Give a page a frame that is cached nowhere here.
+    #[inline]
+    pub(super) fn enter(&mut self, page: PageId) -> u32 {
+        let frame = self.free.pop().unwrap_or_else(|| {
+            self.used_frames += 1;
+            self.used_frames - 1
+        });
+        let levels = &self.levels;
+        self.cells.enter(page, |level, page, newest| levels[level].hints.is_live(page, newest));
+        *self.queues.frame_mut(frame) = Frame::new(page);
+        self.set_frame_of(page, frame);
+        if Self::STRATEGY == Strategy::Hint
+            && let Some(history) = &mut self.history
+        {
+            history.enter(page);
+        }
+        frame
     }
 
     /// Moves pages out of a level until it fits.
@@ -324,6 +330,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     ) -> Option<f64> {
         let page = self.queues.frame(frame).page;
         let (source, below) = (self.levels[level].tier, self.below(level));
+        if self.part == Part::Client && Self::STRATEGY != Strategy::Promote {
+            let carried = self.depart(level, page, Move::Demote);
+            self.departed.push((page, carried));
+            self.vacate(frame);
+            return None;
+        }
         if below >= self.levels.len()
             || Self::STRATEGY == Strategy::Promote
             || self.is_in_another_top(level, page)
@@ -358,15 +370,22 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             let newest = self.newest_hint(level, page);
             self.levels[level].hints.release(page, newest);
         }
-        self.queues.frame_mut(frame).last_hit = 0;
-        self.set_frame_of(page, ABSENT);
-        self.free.push(frame);
+        self.vacate(frame);
         if Self::STRATEGY == Strategy::Hint
             && !self.is_cached(page)
             && let Some(history) = &mut self.history
         {
             history.leave(page);
         }
+    }
+
+    /// Free the frame of a page that is cached nowhere here any more.
+    #[inline]
+    fn vacate(&mut self, frame: u32) {
+        let page = self.queues.frame(frame).page;
+        self.queues.frame_mut(frame).last_hit = 0;
+        self.set_frame_of(page, ABSENT);
+        self.free.push(frame);
     }
 
     /// Prefetches the data that the next victims will need: each is a page of long ago.
@@ -436,7 +455,18 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Let a level receive a page that no queue holds; the level hands on pages that it has no room
     /// for.
     #[inline]
-    fn receive(&mut self, level: usize, frame: u32, carried: f64, way: Way, out: &mut impl Sink) {
+    pub(super) fn receive(
+        &mut self,
+        level: usize,
+        frame: u32,
+        carried: f64,
+        way: Way,
+        out: &mut impl Sink,
+    ) {
+        if self.part == Part::Server && self.is_top(level) {
+            self.risen = Some(carried);
+            return self.vacate(frame);
+        }
         if Self::STRATEGY == Strategy::Demote {
             return self.cascade(level, frame, carried, out);
         }

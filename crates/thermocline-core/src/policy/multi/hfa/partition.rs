@@ -39,32 +39,72 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Ends an access: counts, and at the end of a period resizes and sorts.
     #[inline]
     pub(super) fn end(&mut self, out: &mut impl Sink) {
-        if self.now == self.next_sample {
+        let (is_sample, is_period) = (self.now == self.next_sample, self.now == self.period_end);
+        if !is_sample && !is_period {
+            return;
+        }
+        if is_sample {
             self.next_sample = self.now.saturating_add(self.settings.sample_interval);
             self.expire_hits();
-            for level in 0..self.levels.len() {
+        }
+        if is_period {
+            self.period_end = self.now.saturating_add(self.settings.period);
+        }
+        // A tier is counted after those above it have moved their boundaries, as on two hosts: the pages that
+        // leave a client for this come before the server's access ends.
+        for level in 0..self.levels.len() {
+            if is_sample {
                 let hot_pages = self.hot_pages(level);
                 self.levels[level].sample(self.queues.len(level, Queue::Q1), hot_pages);
             }
-        }
-        if self.now == self.period_end {
-            self.period_end = self.now.saturating_add(self.settings.period);
-            for level in 0..self.levels.len() {
-                if self.is_top(level) {
-                    self.client = self.levels[level].tier.0;
-                }
-                if self.settings.resorts {
-                    self.resort(level);
-                    self.resorted = self.now;
-                }
-                if self.settings.is_dynamic {
-                    // Section 3.4: S is the mean number of cold pages in Q1 less that of hot pages
-                    // in Q2, and moves the boundary.
-                    self.levels[level].move_boundary();
-                    self.move_surplus(level);
-                    self.fit(level, out);
-                }
+            if is_period {
+                self.end_period(level, out);
             }
+        }
+    }
+
+    /// Ends a period at a level.
+    fn end_period(&mut self, level: usize, out: &mut impl Sink) {
+        if self.is_top(level) {
+            self.client = self.levels[level].tier.0;
+        }
+        if self.settings.resorts {
+            self.resort(level);
+            self.resorted = self.now;
+        }
+        if self.settings.is_dynamic {
+            // Section 3.4: S is the mean number of cold pages in Q1 less that of hot pages in Q2, and
+            // moves the boundary.
+            self.levels[level].move_boundary();
+            self.move_surplus(level);
+            self.fit(level, out);
+        }
+    }
+
+    /// Let time pass in which nothing happens here: accesses that others have seen.
+    pub(super) fn pass_time(&mut self, accesses: u32, out: &mut impl Sink) {
+        let mut left = u64::from(accesses);
+        while left > 0 {
+            self.close(out);
+            // Only the ends of samples and of periods matter.
+            let next = self.next_sample.min(self.period_end);
+            let step = left.min(next.saturating_sub(self.now).max(1));
+            self.now += step - 1;
+            left -= step;
+            self.open(self.client);
+        }
+    }
+
+    /// Begins an access in a half. It ends [later](Self::close): messages that belong to it may follow.
+    pub(super) fn open(&mut self, client: u8) {
+        self.begin(client);
+        self.is_open = true;
+    }
+
+    /// Ends the access that a half began last, if it has not ended.
+    pub(super) fn close(&mut self, out: &mut impl Sink) {
+        if core::mem::take(&mut self.is_open) {
+            self.end(out);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::random::SEED;
 
 /// Source of an HFA policy's hints, and its treatment of victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strategy {
+pub(in crate::policy::multi) enum Strategy {
     /// D-HFA, Algorithm 4.
     Demote = 0,
     /// P-HFA, Algorithm 5.

@@ -105,7 +105,7 @@ impl Ask for Client {
             {
                 let victim_page = self.numbers.page(victim);
                 self.pages.remove(victim);
-                link.send(Message::Demote { page: victim_page });
+                link.send(Message::Demote { page: victim_page, carried: None });
                 link.drop_copy(victim_page);
             }
         }

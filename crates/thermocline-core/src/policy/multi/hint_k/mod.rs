@@ -25,16 +25,15 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 pub(super) use self::client::Client;
-use super::halves::{Answer, Held, Joined, Message, Receive};
+use super::halves::{Answer, Held, Holders, Joined, Message, Receive};
 use super::hierarchy::Hierarchy;
 use super::khv::{self, Histories, Move};
-use super::stacks::Stack;
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::prefetch::prefetch;
-use crate::queue::{IndexedHeap, Numbers, Use};
+use crate::queue::{IndexedHeap, Numbers};
 use crate::{Access, BoxedPolicy, Op, PageId, Setup, Tier};
 
 /// The parameters.
@@ -49,8 +48,7 @@ type Key = (u64, u64);
 pub(super) struct Server {
     hierarchy: Hierarchy,
     numbers: Numbers,
-    /// Per client: the pages that it holds.
-    held: Box<[Stack]>,
+    holders: Holders,
     /// Per client: the least value, in bits, with which a page enters its tier.
     entering: Box<[u64]>,
     /// Per shared tier: its pages' numbers, the victim first.
@@ -92,11 +90,10 @@ impl Server {
         let cached_pages = u32::try_from(cached_pages + beside).unwrap_or(u32::MAX);
         let numbers = Numbers::new(ids, cached_pages.saturating_add(ghosts_max));
         let count = numbers.count();
-        let held = |_| Stack::new(ids, setup.capacity_pages[0].saturating_add(1), Use::Lru);
         let shared = hierarchy.first_shared().0..hierarchy.disk().0;
         Self {
             numbers,
-            held: (0..setup.clients.get()).map(held).collect(),
+            holders: Holders::new(setup),
             entering: vec![0; setup.clients.get().into()].into_boxed_slice(),
             tiers: shared.map(|_| IndexedHeap::new(count)).collect(),
             tier_of: vec![hierarchy.disk(); count as usize].into_boxed_slice(),
@@ -109,25 +106,21 @@ impl Server {
     /// Forgets what a client holds. Returns its pages to no tier.
     pub(super) fn forget_client(&mut self, client: u8) {
         self.entering[usize::from(client)] = 0;
-        while let Some(page) = self.held[usize::from(client)].take_oldest() {
+        while let Some(page) = self.holders.take(Tier(client)) {
             self.note_gone(page);
         }
     }
 
     /// Return the number of a page that a client names.
     fn enter(&mut self, page: PageId) -> u32 {
-        let Self { tier_of, histories, hierarchy, held, .. } = self;
+        let Self { tier_of, histories, hierarchy, holders, .. } = self;
         let number = self.numbers.enter(page, |number, page| {
             tier_of[number as usize] != hierarchy.disk()
                 || histories.is_ghost(number)
-                || held.iter().any(|stack| stack.contains(page))
+                || holders.are_any(page)
         });
         self.histories.enter(number);
         number
-    }
-
-    fn is_held(&self, page: PageId) -> bool {
-        self.held.iter().any(|stack| stack.contains(page))
     }
 
     /// Return the shared tier that holds a page, or the disk.
@@ -181,28 +174,15 @@ impl Server {
 
     /// Notes that a client holds a page. One that holds more than it may is not believed.
     fn hold(&mut self, top: Tier, page: PageId) {
-        let capacity_pages = self.hierarchy.capacity(top);
-        let stack = &mut self.held[top.index()];
-        let is_full = stack.len() > capacity_pages && !stack.contains(page);
-        let forgotten = if is_full { stack.take_oldest() } else { None };
-        stack.make_newest(page);
-        if let Some(forgotten) = forgotten {
+        if let Some(forgotten) = self.holders.hold(top, page) {
             self.note_gone(forgotten);
-        }
-    }
-
-    /// Notes that a client does not hold a page any more.
-    fn leave(&mut self, top: Tier, page: PageId) {
-        let stack = &mut self.held[top.index()];
-        if stack.contains(page) {
-            stack.remove(page);
         }
     }
 
     /// Keeps the history of a page for a while that no cache holds any more.
     fn note_gone(&mut self, page: PageId) {
         let Some(number) = self.numbers.find(page) else { return };
-        if self.tier_of(number) == self.hierarchy.disk() && !self.is_held(page) {
+        if self.tier_of(number) == self.hierarchy.disk() && !self.holders.are_any(page) {
             self.histories.leave(number);
         }
     }
@@ -237,8 +217,8 @@ impl Server {
         let (top, disk) = (self.hierarchy.top(client), self.hierarchy.disk());
         let number = self.enter(page);
         // The copies of other clients are older than what this one writes.
-        for other in self.hierarchy.outdated_by(access) {
-            self.leave(other, page);
+        if access.op == Op::Write {
+            self.holders.leave_others(top, page);
         }
         let shared = self.tier_of(number);
         let found = if held.is_yes() { top } else { shared };
@@ -268,8 +248,8 @@ impl Server {
     fn take(&mut self, client: u8, page: PageId, out: &mut impl Sink) {
         let top = self.hierarchy.top(client);
         let number = self.enter(page);
-        self.leave(top, page);
-        if self.is_held(page) {
+        self.holders.leave(top, page);
+        if self.holders.are_any(page) {
             return;
         }
         match self.tier_of(number) {
@@ -289,7 +269,7 @@ impl Receive for Server {
             Message::Write { page, held } => {
                 Some(self.bring(Access { page, op: Op::Write, client }, held, out))
             }
-            Message::Demote { page } => {
+            Message::Demote { page, .. } => {
                 self.take(client, page, out);
                 None
             }
@@ -309,16 +289,13 @@ impl Receive for Server {
     fn assert_invariants(&self) {
         let disk = self.hierarchy.disk();
         self.numbers.assert_invariants();
-        let is_cached =
-            |number| self.tier_of(number) != disk || self.is_held(self.numbers.page(number));
+        let is_cached = |number| {
+            self.tier_of(number) != disk || self.holders.are_any(self.numbers.page(number))
+        };
         self.histories.assert_invariants(is_cached);
-        for stack in &self.held {
-            stack.assert_invariants();
-            assert!(stack.len() <= self.hierarchy.capacity(Tier(0)) + 1, "a client has room");
-            let is_shared =
-                |page| self.numbers.find(page).is_some_and(|number| self.tier_of(number) != disk);
-            assert!(!stack.iter().any(is_shared), "no page is in two tiers of a path");
-        }
+        let is_shared =
+            |page| self.numbers.find(page).is_some_and(|number| self.tier_of(number) != disk);
+        self.holders.assert_invariants(is_shared);
         for (tier, heap) in (self.hierarchy.first_shared().0..).map(Tier).zip(&self.tiers) {
             heap.assert_invariants();
             assert!(heap.len() <= self.hierarchy.capacity(tier) as usize, "a tier has room");
@@ -335,15 +312,13 @@ impl Receive for Server {
     }
 
     fn memory_bytes(&self) -> usize {
-        let held: usize = self.held.iter().map(Stack::memory_bytes).sum();
         let heaps: usize = self.tiers.iter().map(IndexedHeap::memory_bytes).sum();
         let numbers_bytes = self.numbers.memory_bytes() + size_of_val(&*self.tier_of);
-        held + heaps + numbers_bytes + self.histories.memory_bytes()
+        self.holders.memory_bytes() + heaps + numbers_bytes + self.histories.memory_bytes()
     }
 
     fn metadata_bytes(&self) -> usize {
-        let held: usize = self.held.iter().map(|stack| stack.len() as usize).sum();
         let shared: usize = self.tiers.iter().map(IndexedHeap::len).sum();
-        self.histories.metadata_bytes(held + shared)
+        self.histories.metadata_bytes(self.holders.pages() + shared)
     }
 }

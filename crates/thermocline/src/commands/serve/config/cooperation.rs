@@ -42,6 +42,11 @@ impl Config {
             "`shadow`: with `{key}` a policy runs on two hosts, and a shadow would see one of them"
         );
         self.split().with_context(|| format!("`policy.name`, with `{key}`"))?;
+        let writes_back = self.policy.parameters.get("writes").and_then(|value| value.as_str());
+        ensure!(
+            writes_back != Some("back"),
+            "`policy.parameters`: with `{key}`, `writes` must be \"through\", as clients give up clean pages"
+        );
         ensure!(self.shards.get() == 1, "`shards`: with `{key}` it must be 1");
         let page = self.page_size.0;
         ensure!(
