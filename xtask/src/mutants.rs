@@ -19,6 +19,8 @@ const PATIENCE_SECONDS: &str = "1200";
 const UNITS: &str = "lib";
 /// Seeds of the simulation that run before anything is broken, to see that its tests work.
 const SEEDS_BEFORE: u64 = 100;
+/// Seeds that the simulation runs with a rule broken: twice as many as in the tests.
+const SEEDS: u64 = 1000;
 
 #[derive(Deserialize)]
 struct List {
@@ -39,7 +41,7 @@ struct Mutant {
     test: Option<String>,
     /// The part of a test's name there.
     caught_by: String,
-    /// Seeds that the simulation needs; its usual number if there is none.
+    /// Seeds that the simulation needs; [`SEEDS`] if there is none.
     seeds: Option<u64>,
 }
 
@@ -102,7 +104,8 @@ impl Mutant {
         if !passes(root, copy, self.test(), &["--no-run"], None)? {
             bail!("the change does not compile: {}", self.rule);
         }
-        let is_caught = !passes(root, copy, self.test(), &[&self.caught_by], self.seeds)?;
+        let is_caught =
+            !passes(root, copy, self.test(), &[&self.caught_by], self.seeds.or(Some(SEEDS)))?;
         std::fs::write(&path, text)?;
         Ok(is_caught)
     }
