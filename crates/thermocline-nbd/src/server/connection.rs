@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use rustls::ServerConfig;
 
-use super::Exports;
-use super::in_flight::charge_bytes;
+use super::exports::Exports;
+use super::in_flight::{INPUT_BYTES, charge_bytes};
 use super::pace::{ClientRates, Pacer};
 use super::room::{Claim, Room};
 use super::transport::{
@@ -20,14 +20,10 @@ use super::turns::{REQUEST_COST, Standing};
 use super::work::{Answered, Arrived, Outlet, REPLY_BYTES, Work};
 use crate::codec::ProtocolError;
 use crate::codec::server::{
-    Handshake, INPUT_BYTES_MAX, Incoming, Negotiated, Offer, Request, Requests, Step, TlsMode,
-    replies,
+    Handshake, Incoming, Negotiated, Offer, Request, Requests, Step, TlsMode, replies,
 };
 use crate::protocol::Command;
 use crate::service::{Departure, Service};
-
-/// A socket's bytes are taken in turns of at most this many.
-pub(super) const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
 
 /// A negotiation that has this many bytes of answers waiting gets no more.
 const HANDSHAKE_OUTPUT_BYTES_MAX: usize = 8 << 10;

@@ -7,18 +7,27 @@
 use std::os::fd::RawFd;
 
 use mio::unix::SourceFd;
-use mio::{Interest, Registry};
+use mio::{Interest, Registry, Token};
 use slab::Slab;
 
+use super::error::ServerError;
 use super::names::check_name;
-use super::{Export, SERVICE, ServerError};
 use crate::protocol::ExportInfo;
 use crate::service::Service;
 
-#[cfg(doc)]
-use super::Server;
+/// Event of a service, at the server's poll.
+pub(super) const SERVICE: Token = Token(usize::MAX - 1);
 
-/// The exports of a server, for the function that is given to [`Server::run`].
+/// An export and what serves it.
+#[derive(Debug)]
+pub struct Export<S> {
+    /// Information for clients.
+    pub info: ExportInfo,
+    /// Service that holds its bytes.
+    pub service: S,
+}
+
+/// The exports of a server, for the function that is given to [`Server::run`](super::Server::run).
 #[derive(Debug)]
 pub struct Exports<S> {
     served: Slab<Served<S>>,

@@ -1,13 +1,14 @@
 //! Requests that were handed to a service and not answered yet, cut into pieces.
 
-use super::connection::INPUT_BYTES;
 use crate::codec::server::{
-    Negotiated, PAYLOAD_BYTES, READ_BYTES, Request, bytes_to_multiple, replies,
+    INPUT_BYTES_MAX, Negotiated, PAYLOAD_BYTES, READ_BYTES, Request, bytes_to_multiple, replies,
 };
 use crate::protocol::cooperation::RECALLS_MAX;
 use crate::protocol::{CHUNK_HEADER_BYTES, Command, ErrorCode, command_flag};
 use crate::service::{Cooperator, Piece, Tag};
 
+/// A socket's bytes are taken in turns of at most this many.
+pub(super) const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
 /// A range to be cached is handed over in parts of this many bytes, one after the other.
 const RANGE_PIECE_BYTES: u32 = 1 << 20;
 

@@ -11,6 +11,7 @@
 
 mod accept;
 mod connection;
+mod error;
 mod exports;
 mod handle;
 mod in_flight;
@@ -18,6 +19,7 @@ mod listen;
 mod names;
 mod pace;
 mod room;
+mod settings;
 mod spin;
 pub mod tls;
 pub(crate) mod transport;
@@ -25,32 +27,31 @@ mod turns;
 mod waiting;
 mod work;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
-use rustls::ServerConfig;
 use slab::Slab;
 
-use self::connection::{Connection, Fault, INPUT_BYTES, Shared};
-pub use self::exports::Exports;
+use self::connection::{Connection, Fault, Shared};
+pub use self::error::ServerError;
+use self::exports::SERVICE;
+pub use self::exports::{Export, Exports};
 pub use self::handle::Handle;
 use self::handle::{News, Reach, lock};
-use self::in_flight::{CONNECTIONS_MAX, Origin};
+use self::in_flight::{CONNECTIONS_MAX, INPUT_BYTES, Origin};
 use self::listen::Listener;
 pub use self::listen::{Listen, SocketAccess, bind_unix};
 pub use self::pace::ClientRates;
 use self::pace::Paced;
 use self::room::Room;
+pub use self::settings::Settings;
 use self::spin::Spin;
 use self::transport::InputBuffers;
 use self::turns::{SHARE, TURN_COST, Turns};
 use self::work::Answered;
-use crate::codec::server::TlsMode;
-use crate::protocol::ExportInfo;
 use crate::service::Service;
 
 /// Events taken from the system at once.
@@ -59,108 +60,9 @@ const EVENTS_MAX: usize = 256;
 /// Interval at which connections are checked for negotiations that take too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// The wakers' and services' tokens lie behind those of the connections and listeners.
+/// The wakers' token, like that of the services, lies behind those of the connections and listeners.
 const WAKER: Token = Token(usize::MAX);
-const SERVICE: Token = Token(usize::MAX - 1);
 const LISTENERS_FROM: usize = CONNECTIONS_MAX;
-
-/// Settings for a server's treatment of clients.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// More clients at once are turned away; at most 4096.
-    pub clients_max: usize,
-    /// The memory that the requests and replies of one client may take before it must wait, in bytes;
-    /// a client that has nothing in flight may always begin one request.
-    pub client_bytes_max: usize,
-    /// The memory that the requests and replies of all clients together may take, in bytes. One client
-    /// at a time may exceed it, by one request of at most 32 MiB and its input buffer of 512 KiB. Each
-    /// client may always take its share: half of this, divided by `clients_max`. Requests that do not
-    /// fit into a share wait for the other half in turn. Not counted are 16 KiB of slack for each
-    /// client, and what the sockets and TLS buffer.
-    pub bytes_max: usize,
-    /// Rates that each client may reach.
-    pub client_rates: ClientRates,
-    /// Time to look for work before sleeping, as long as that finds any; zero sleeps at once.
-    pub spin: Duration,
-    /// A client that has not chosen its export after this time is turned away.
-    pub negotiation_limit: Duration,
-    /// A client is disconnected if it takes none of its replies, or stops in the middle of a request,
-    /// for this long; its memory is free then.
-    pub send_limit: Duration,
-    /// A client that has sent nothing for this long is disconnected; without a limit, never.
-    pub idle_limit: Option<Duration>,
-    /// `true` if the server may listen at TCP addresses that other machines reach.
-    pub allow_remote: bool,
-    /// Certificates, and whether TCP clients must use them; on a Unix socket they may.
-    pub tls: Option<(Arc<ServerConfig>, TlsMode)>,
-}
-
-impl Default for Settings {
-    /// Return the defaults: 128 clients of 32 MiB each, 256 MiB together, at any rate; poll for 50 us before sleeping; ten
-    /// seconds to negotiate, a minute to take replies, no limit for idle clients; no TLS; loopback only.
-    fn default() -> Self {
-        Self {
-            clients_max: 128,
-            client_bytes_max: 32 << 20,
-            bytes_max: 256 << 20,
-            client_rates: ClientRates::default(),
-            spin: Duration::from_micros(50),
-            negotiation_limit: Duration::from_secs(10),
-            send_limit: Duration::from_mins(1),
-            idle_limit: None,
-            allow_remote: false,
-            tls: None,
-        }
-    }
-}
-
-/// An export and what serves it.
-#[derive(Debug)]
-pub struct Export<S> {
-    /// Information for clients.
-    pub info: ExportInfo,
-    /// Service that holds its bytes.
-    pub service: S,
-}
-
-/// Reason why a server cannot start or go on.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// A place to listen at cannot be had.
-    #[error("cannot listen at {place}")]
-    Listen {
-        /// The place.
-        place: String,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// An address that other machines reach, without leave.
-    #[error("{address} can be reached from other machines; that must be allowed explicitly")]
-    Remote {
-        /// The address.
-        address: SocketAddr,
-    },
-    /// An export that cannot be offered.
-    #[error("export `{name}`: {reason}")]
-    Export {
-        /// Its name.
-        name: String,
-        /// Fault.
-        reason: &'static str,
-    },
-    /// The system refuses to wait for events.
-    #[error("cannot {action}")]
-    Events {
-        /// Attempted action.
-        action: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// Certificates that cannot be used.
-    #[error("{0}")]
-    Tls(#[from] tls::TlsError),
-}
 
 /// Serves exports to clients.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Check of an export that is offered beside others.
 
-use super::ServerError;
+use super::error::ServerError;
 use crate::protocol::{ExportInfo, STRING_BYTES_MAX};
 
 /// Refuses an export that clients cannot name, or that shares the name of another.

@@ -62,7 +62,7 @@ impl Pacer {
         paid_at.checked_sub(BURST).filter(|until| *until > now)
     }
 
-    /// Charge the client for a request that was taken, and that moves so many bytes.
+    /// Charge the client for a request that was taken, and for the bytes that it moves.
     pub(super) fn charge(&mut self, rates: &ClientRates, now: Instant, bytes: u64) {
         if let Some(rate) = rates.requests_per_second {
             self.requests.charge(rate, now, 1);

@@ -31,7 +31,7 @@ fn header(command: Command, cookie: u64, length_bytes: u32) -> RequestHeader {
     RequestHeader { cookie, command, flags: 0, offset_bytes: 0, length_bytes }
 }
 
-/// Send so many requests of one kind at once, with the cookies from 1 on.
+/// Send a number of requests of one kind at once, with the cookies from 1 on.
 fn send_all(client: &mut Client, command: Command, count: u64) {
     let mut bytes = vec![];
     for cookie in 1..=count {
@@ -43,7 +43,7 @@ fn send_all(client: &mut Client, command: Command, count: u64) {
     client.stream.write_all(&bytes).unwrap();
 }
 
-/// Read the replies to so many requests that return no data. They must come in the order of the requests.
+/// Read the replies to a number of requests that return no data. They must come in the order of the requests.
 #[track_caller]
 fn expect_replies(client: &mut Client, cookies: std::ops::RangeInclusive<u64>) {
     for cookie in cookies {

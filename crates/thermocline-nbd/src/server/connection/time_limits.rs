@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Connection, Phase};
-use crate::server::Settings;
+use crate::server::settings::Settings;
 
 impl Connection {
     /// Return `true` if the server must look at it from time to time.
