@@ -78,8 +78,8 @@ fn give(mut target: TcpStream, receive: &Receiver<(Instant, Vec<u8>)>) {
             break;
         }
     }
-    // The other side may have closed it.
-    drop(target.shutdown(Shutdown::Both));
+    // The other direction goes on. The other side may have closed both.
+    drop(target.shutdown(Shutdown::Write));
 }
 
 /// Return the median time that a byte takes through a proxy and back, in microseconds.
