@@ -118,38 +118,23 @@ impl Flash {
         (cache, epoch): (Uuid, u64),
         end: End,
     ) -> Result<(), FlashError> {
-        Self::end_region(storage, 0, (cache, epoch), end)
+        Self::amend_region(storage, 0, (cache, epoch), |superblock| superblock.end = Some(end))
     }
 
-    /// Says in the region of one shard, while an engine uses it, that the backing store has grown.
-    pub(crate) fn grow_region(
+    /// Change what the superblock of one shard's region says in this epoch.
+    pub(crate) fn amend_region(
         storage: &mut dyn Storage,
         index: u16,
-        (cache, epoch): (Uuid, u64),
-        backing_bytes: u64,
+        owner: (Uuid, u64),
+        amend: impl FnOnce(&mut Superblock),
     ) -> Result<(), FlashError> {
         let (mut superblock, place, _) = recovery::read_superblock(storage, index)?;
-        if (superblock.cache, superblock.epoch) != (cache, epoch) {
+        if (superblock.cache, superblock.epoch) != owner {
             return Err(FlashError::Foreign);
         }
+        amend(&mut superblock);
         // Both copies, whatever they say: an attempt that failed may have left them different, and recovery
-        // could find the one with the former size alone.
-        superblock.backing_bytes = backing_bytes;
-        recovery::write_superblock(storage, &superblock, 1 - place)
-    }
-
-    /// End the region of that shard alone.
-    pub(crate) fn end_region(
-        storage: &mut dyn Storage,
-        index: u16,
-        (cache, epoch): (Uuid, u64),
-        end: End,
-    ) -> Result<(), FlashError> {
-        let (mut superblock, place, _) = recovery::read_superblock(storage, index)?;
-        if (superblock.cache, superblock.epoch) != (cache, epoch) {
-            return Err(FlashError::Foreign);
-        }
-        superblock.end = Some(end);
+        // could find the older one alone.
         recovery::write_superblock(storage, &superblock, 1 - place)
     }
 

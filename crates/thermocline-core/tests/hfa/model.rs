@@ -238,7 +238,7 @@ impl Hfa {
         let place = path.iter().position(|&level| self.holds(level, page));
         let found = place.map_or(self.levels.len(), |place| path[place]);
         self.hits[found] += 1;
-        // A client's hits of reads are told with its next message.
+        // A client's next message reports its read hits.
         if self.is_split() && found == client && !is_write {
             self.untold[client] += 1;
         } else {

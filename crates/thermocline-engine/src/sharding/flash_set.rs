@@ -255,13 +255,7 @@ impl FlashSet {
         (cache, epoch): (Uuid, u64),
         end: End,
     ) -> Result<(), FlashError> {
-        let (first, _, _) = recovery::read_superblock(storage, 0)?;
-        for share in Share::all(first.share.map) {
-            let mut region = region(storage, &first, share.index.into());
-            Flash::end_region(&mut region, share.index, (share.identity(cache), epoch), end)
-                .map_err(|error| in_region(error, share))?;
-        }
-        Ok(())
+        Self::amend(storage, (cache, epoch), |superblock| superblock.end = Some(end))
     }
 
     /// Says in every region, while the engines of that epoch use them, that the backing store has grown. To
@@ -278,11 +272,21 @@ impl FlashSet {
         (cache, epoch): (Uuid, u64),
         backing_bytes: u64,
     ) -> Result<(), FlashError> {
+        let grow = |superblock: &mut Superblock| superblock.backing_bytes = backing_bytes;
+        Self::amend(storage, (cache, epoch), grow)
+    }
+
+    /// Change what the superblock of every region says in this epoch.
+    fn amend(
+        storage: &mut dyn Storage,
+        (cache, epoch): (Uuid, u64),
+        amend: impl Fn(&mut Superblock),
+    ) -> Result<(), FlashError> {
         let (first, _, _) = recovery::read_superblock(storage, 0)?;
         for share in Share::all(first.share.map) {
             let mut region = region(storage, &first, share.index.into());
             let owner = (share.identity(cache), epoch);
-            Flash::grow_region(&mut region, share.index, owner, backing_bytes)
+            Flash::amend_region(&mut region, share.index, owner, &amend)
                 .map_err(|error| in_region(error, share))?;
         }
         Ok(())

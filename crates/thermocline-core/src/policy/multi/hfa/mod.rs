@@ -39,7 +39,7 @@
 //!   first tier holds is dropped. P-HFA keeps a probability per first tier and lets
 //!   pages of different paths meet, as Promote does. (14) D-HFA and P-HFA with several clients are halves,
 //!   joined ([`split`](super::split)). A client's periods count its own accesses, and those of the shared
-//!   tiers the accesses of which they have heard: a hit of a read is told with the client's next message.
+//!   tiers the accesses of which they have heard: the client's next message reports its read hits.
 //!   A client gives the hint of a victim without knowing who else has the page. With `writes` at `back`, and
 //!   in H-HFA, which is not split, one clock counts all accesses, and a victim that another client holds is
 //!   given no hint.
