@@ -99,7 +99,7 @@ def test_a_mapping_is_a_sweep(folder: Path, local: tc.SweepResult) -> None:
         "trace": [{"path": folder / "one.parquet"}],
         "tier": [{"name": "ram", "sizes": ["1%", "2%"]}],
     }
-    with pytest.raises(tc.ConfigurationError, match="give an `output`"):
+    with pytest.raises(tc.ConfigurationError, match="`output` is missing"):
         tc.sweep(spec)
     found = tc.sweep(spec, folder / "mapping.parquet")
     # Of each size of RAM, the first of two sizes of flash, which LRU leaves empty.
@@ -274,7 +274,7 @@ def test_errors_of_a_cluster_are_ours(folder: Path, cluster: Client) -> None:
         tc.sweep(folder / "bad.toml")
     with pytest.raises(tc.FileError, match=r"no-such\.toml"):
         tc.sweep("no-such.toml")
-    with pytest.raises(tc.ConfigurationError, match="leave `threads` or `cluster` out"):
+    with pytest.raises(tc.ConfigurationError, match="omit `threads` or `cluster`"):
         tc.sweep(folder / "sweep.toml", cluster=cluster, threads=2)
     with pytest.raises(tc.ConfigurationError, match="threads=0"):
         tc.sweep(folder / "sweep.toml", threads=0)
@@ -327,7 +327,7 @@ def test_mistakes_of_a_mapping_are_told_by_its_keys(folder: Path, cluster: Clien
         ({"polices": ["lru"]}, r"key `polices`: unknown field `polices`"),
         ({"trace": [{"path": "a"}, {"pth": "b"}]}, r"key `trace\[1\]\.pth`: unknown field"),
         ({"tier": [{"name": "ram", "sizes": ["1%", "2y"]}]}, r"key `tier\[0\]\.sizes\[1\]`: "),
-        ({"tier": [{"name": "ram", "sizes": [math.nan]}]}, r"key `tier\[0\]\.sizes\[0\]`: nan"),
+        ({"tier": [{"name": "ram", "sizes": [math.nan]}]}, r"key `tier\[0\]\.sizes\[0\]`: invalid value nan"),
         ({"closed_loop": 2**64}, r"key `closed_loop`: 18446744073709551616 is invalid"),
         ({"check": "yes"}, r"key `check`: invalid type"),
     ]
@@ -433,7 +433,7 @@ def test_other_versions_are_told(
     folder: Path, cluster: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_worker, "VERSION", "0.0.1")
-    with pytest.raises(tc.ClusterError, match=r"and here is 0\.0\.1: install the same"):
+    with pytest.raises(tc.ClusterError, match=r"this program has 0\.0\.1: install the same"):
         tc.sweep(one_point(folder), folder / "other.parquet", cluster=cluster)
 
 
