@@ -327,7 +327,10 @@ def test_mistakes_of_a_mapping_are_told_by_its_keys(folder: Path, cluster: Clien
         ({"polices": ["lru"]}, r"key `polices`: unknown field `polices`"),
         ({"trace": [{"path": "a"}, {"pth": "b"}]}, r"key `trace\[1\]\.pth`: unknown field"),
         ({"tier": [{"name": "ram", "sizes": ["1%", "2y"]}]}, r"key `tier\[0\]\.sizes\[1\]`: "),
-        ({"tier": [{"name": "ram", "sizes": [math.nan]}]}, r"key `tier\[0\]\.sizes\[0\]`: invalid value nan"),
+        (
+            {"tier": [{"name": "ram", "sizes": [math.nan]}]},
+            r"key `tier\[0\]\.sizes\[0\]`: invalid value nan",
+        ),
         ({"closed_loop": 2**64}, r"key `closed_loop`: 18446744073709551616 is invalid"),
         ({"check": "yes"}, r"key `check`: invalid type"),
     ]
