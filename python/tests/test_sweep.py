@@ -278,7 +278,7 @@ def test_errors_of_a_cluster_are_ours(folder: Path, cluster: Client) -> None:
         tc.sweep(folder / "sweep.toml", cluster=cluster, threads=2)
     with pytest.raises(tc.ConfigurationError, match="threads=0"):
         tc.sweep(folder / "sweep.toml", threads=0)
-    with pytest.raises(tc.ConfigurationError, match="give a `cluster`"):
+    with pytest.raises(tc.ConfigurationError, match="pass a `cluster`"):
         tc.sweep(folder / "sweep.toml", on_batch=print)
 
 
