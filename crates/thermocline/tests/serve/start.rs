@@ -1,5 +1,6 @@
 //! Starting: what is served, what is refused, and that a refusal changes nothing.
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -213,6 +214,40 @@ fn a_place_that_cannot_be_listened_at_leaves_the_backing_store_free() {
     cache.refused(&[], &["`nbd.socket`: cannot listen at", "no/folder/thermocline.sock"]);
     cache.set("nbd.socket", "thermocline.sock").unset("flash").set("policy.name", "lru");
     cache.start().stop();
+}
+
+/// Return the names of the server's sockets in a cache's folder.
+fn sockets(cache: &Cache) -> Vec<String> {
+    let files = std::fs::read_dir(cache.path("")).unwrap().map(|file| file.unwrap());
+    let sockets = files.filter(|file| file.file_type().unwrap().is_socket());
+    let mut names: Vec<_> = sockets.map(|file| file.file_name().into_string().unwrap()).collect();
+    // The tests wait for the server there.
+    names.retain(|name| !name.starts_with("notify."));
+    names.sort();
+    names
+}
+
+#[test]
+fn a_server_removes_its_sockets() {
+    let mut cache = Cache::new(8);
+    cache.set("vhost_user.socket", "vhost.sock");
+    let all = ["thermocline.sock", "thermocline.sock.control", "vhost.sock"];
+    let engine = cache.start();
+    assert_eq!(sockets(&cache), all);
+    engine.kill();
+    // What a kill left is in nobody's way.
+    assert_eq!(sockets(&cache), all);
+    let engine = cache.start();
+    assert_eq!(sockets(&cache), all);
+    engine.stop();
+    assert_eq!(sockets(&cache), <[&str; 0]>::default());
+    // A file that is no socket stays.
+    std::fs::write(cache.path("mine"), "words").unwrap();
+    cache.set("control.socket", "mine");
+    let parts = ["`control.socket`: cannot listen at", "mine", "not a socket is in the way"];
+    cache.refused(&[], &parts);
+    assert_eq!(cache.bytes("mine"), b"words");
+    assert_eq!(sockets(&cache), <[&str; 0]>::default());
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Orders to a running server: HTTP over a Unix socket that only the server's user and root reach.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -12,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use thermocline_nbd::server::Handle;
+use thermocline_nbd::server::{Handle, SocketAccess, bind_unix};
 use tracing::{debug, warn};
 
 use super::config::{Config, Volumes};
@@ -95,6 +94,17 @@ pub(super) struct Control {
     volumes: VolumeRanges,
 }
 
+/// The file of a socket, which is removed with its server.
+#[derive(Debug)]
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Whoever removed the file before us did no harm.
+        drop(fs::remove_file(&self.0));
+    }
+}
+
 struct Shared {
     /// Configuration of the only export; with volumes, the common keys and those of the first volume.
     config: Config,
@@ -157,15 +167,15 @@ impl Control {
     }
 
     /// Listens at the socket of the configuration, in a thread of its own. A configuration that names no
-    /// socket is served without if there can be none.
+    /// socket is served without if there can be none. The file lasts as long as what is returned.
     ///
     /// # Errors
     /// The socket that the configuration names cannot be made.
-    pub(super) fn start(&self, server: Handle) -> Result<()> {
+    pub(super) fn start(&self, server: Handle) -> Result<Option<SocketFile>> {
         let (socket, is_named) = {
             let shared = self.lock();
             let is_named = shared.config.control.is_some();
-            let Some(socket) = shared.config.control_socket() else { return Ok(()) };
+            let Some(socket) = shared.config.control_socket() else { return Ok(None) };
             (socket, is_named)
         };
         let started = self
@@ -175,20 +185,19 @@ impl Control {
             Err(error) if !is_named => {
                 let error = format!("{error:#}");
                 warn!(error, "no control socket: the server takes no commands while it runs");
-                Ok(())
+                Ok(None)
             }
-            started => started,
+            started => started.map(Some),
         }
     }
 
-    fn listen(&self, socket: &Path, server: Handle) -> Result<()> {
-        remove_stale(socket)?;
-        let listener = UnixListener::bind(socket)?;
-        fs::set_permissions(socket, Permissions::from_mode(0o600))?;
+    fn listen(&self, socket: &Path, server: Handle) -> Result<SocketFile> {
+        let listener = bind_unix(socket, SocketAccess::default())?;
+        let file = SocketFile(socket.to_owned());
         let control = self.clone();
         let work = move || control.accept(&listener, &server);
         thread::Builder::new().name("control".into()).spawn(work)?;
-        Ok(())
+        Ok(file)
     }
 
     /// Takes one order after the other, for as long as the program runs.
@@ -319,17 +328,6 @@ fn is_own(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(stream)
         .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
-}
-
-/// Removes the socket of a server that is gone.
-fn remove_stale(socket: &Path) -> Result<()> {
-    let is_socket = fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket());
-    if !is_socket {
-        return Ok(());
-    }
-    ensure!(UnixStream::connect(socket).is_err(), "another server listens there");
-    fs::remove_file(socket)?;
-    Ok(())
 }
 
 /// Sends an order to a running server, and waits for its end.

@@ -138,7 +138,7 @@ fn run_server(
     let control = Control::new(configs, ranges.clone(), only);
     let servers = listen(configs, volumes.iter_mut().map(Prepared::take_exports).collect())?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
-    control.start(all.clone())?;
+    let _socket = control.start(all.clone())?;
     let mut members: Vec<Member> = servers
         .into_iter()
         .enumerate()
