@@ -105,11 +105,13 @@ fn a_kill_while_a_disk_grows_loses_nothing() {
 fn a_disk_that_shrinks_or_grows_by_less_than_a_page_keeps_its_size() {
     let cache = Cache::new(11);
     let engine = cache.start();
-    for bytes in [11 * MIB + 4095, 8 * MIB, 11 * MIB] {
+    let warning = "the backing store has become smaller, 8388608 bytes, and clients use 11534336";
+    for (bytes, warnings) in [(11 * MIB + 4095, 0), (8 * MIB, 1), (11 * MIB, 1)] {
         resize(&cache, bytes);
         assert!(engine.reload(&cache));
         thread::sleep(Duration::from_millis(50));
         assert_eq!(engine.status()["size_bytes"], 11 * MIB, "{bytes}");
+        assert_eq!(engine.log().matches(warning).count(), warnings, "{bytes}: {}", engine.log());
     }
     assert!(!engine.log().contains(GROWN), "{}", engine.log());
     engine.stop();

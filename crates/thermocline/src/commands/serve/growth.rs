@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::{Shard, Storage as _};
 use thermocline_nbd::server::Exports;
@@ -68,11 +68,20 @@ impl Growth {
     }
 
     /// Return the size that a backing store now has if it has grown.
+    ///
+    /// # Errors
+    /// If it cannot be measured, or has become smaller.
     fn grown_pages(&self) -> Result<Option<u64>> {
         let Some(backing) = &self.backing else { return Ok(None) };
         let size_bytes = backing.size_bytes().context("cannot measure the backing store")?;
-        let pages = size_bytes / self.page_bytes;
-        Ok(Some(pages).filter(|&pages| pages > self.pages.load(Ordering::SeqCst)))
+        let (pages, known) = (size_bytes / self.page_bytes, self.pages.load(Ordering::SeqCst));
+        ensure!(
+            pages >= known,
+            "the backing store has become smaller, {size_bytes} bytes, and clients use {}: accesses beyond its end \
+             fail until it has its former size",
+            known * self.page_bytes
+        );
+        Ok((pages > known).then_some(pages))
     }
 }
 
@@ -80,7 +89,8 @@ impl Volume {
     /// Look whether the backing store has grown, and begin to take that over.
     ///
     /// # Errors
-    /// If the volume cannot grow that far, or not now. It keeps its size.
+    /// If the backing store has become smaller, or the volume cannot grow that far, or not now. It keeps its
+    /// size.
     pub(super) fn look_for_growth(
         self: &Arc<Self>,
         shard: &Shard,

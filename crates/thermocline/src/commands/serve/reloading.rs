@@ -47,7 +47,10 @@ pub(super) fn reload(
             let shard = exports.service_mut(seat.place).inner_mut().engine_mut().shard();
             if let Err(error) = volume.look_for_growth(shard, serving.control, changes) {
                 let error = format!("{error:#}");
-                error!(error, "the backing store has grown, but the volume keeps its size");
+                error!(
+                    error,
+                    "the size of the backing store has changed, but not that of the volume"
+                );
             }
         }
         match taken {
