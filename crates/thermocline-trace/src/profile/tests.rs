@@ -243,7 +243,11 @@ proptest! {
         prop_assert!(within(generated.len() as f64, trace.len() as f64, 0.05));
         let [found, expected] = [&generated, &trace].map(|trace| f64::from(trace.footprint_pages()));
         prop_assert!(within(found, expected, 0.05), "{} for {}", found, expected);
-        let share = generated.writes() as f64 / generated.len() as f64;
+        // Where few pages have most accesses, the share of writes of one trace depends on them: in 300 traces
+        // of alpha 1.36, it was off by up to 0.09. The mean of several is not.
+        let traces = (1..8).map(|more| generate(&profile, Scale::One, seed ^ more));
+        let shares = traces.chain([generated]).map(|one| one.writes() as f64 / one.len() as f64);
+        let share = shares.sum::<f64>() / 8.0;
         let expected = trace.writes() as f64 / trace.len() as f64;
         prop_assert!((share - expected).abs() < 0.05, "{} for {}", share, expected);
     }

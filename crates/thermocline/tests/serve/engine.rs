@@ -259,7 +259,8 @@ impl Engine {
 
     /// Reload with that text as the configuration.
     pub(crate) fn reload_text(&self, cache: &Cache, text: &str) -> bool {
-        let (done, failed) = ("applied the new configuration", "kept the old configuration");
+        // That a volume kept its own comes before the end of the reload, and is not meant.
+        let (done, failed) = ("applied the new configuration", "kept the old configuration error=");
         let count = |log: &str, words: &str| log.matches(words).count();
         let before = self.log();
         std::fs::write(cache.path("cache.toml"), text).unwrap();
