@@ -174,7 +174,9 @@ fn clients_come_and_go_while_others_work() {
             let engine = &engine;
             scope.spawn(move || {
                 for round in 0..20_u64 {
-                    let mut client = engine.client();
+                    // Another thread of the server may not yet know that earlier clients left.
+                    let connect = || super::Client::connect(&engine.socket(), "").ok();
+                    let mut client = engine.wait_for("a place for a client", connect);
                     let byte = u8::try_from(at * 20 + round + 1).unwrap();
                     let offset = at * 3 * MIB + round * 65_536;
                     client.write(offset, &vec![byte; 100_000]).unwrap();
