@@ -172,7 +172,7 @@ mod tests {
         let (bytes, ends) = recording();
         let all = read(&bytes, false).unwrap();
         assert_eq!(all.len(), 1500);
-        for cut in (ends[0].0..bytes.len()).step_by(7).chain(ends.iter().map(|end| end.0)) {
+        for cut in (ends[0].0..bytes.len()).step_by(61).chain(ends.iter().map(|end| end.0)) {
             let (end, requests) = *ends.iter().rfind(|end| end.0 <= cut).unwrap();
             let whole = read(&bytes[..cut], false);
             assert_eq!(whole.is_ok(), end == cut, "{cut}");

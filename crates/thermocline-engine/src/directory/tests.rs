@@ -16,7 +16,9 @@ const MIB: u64 = 1 << 20;
 /// A device in memory whose power can be cut after a number of blocks written.
 #[derive(Clone)]
 struct Device {
-    durable: Vec<u8>,
+    /// Blocks that are not all zeroes, by their number; a copy for every cut must take little time.
+    durable: BTreeMap<u64, Vec<u8>>,
+    size_bytes: u64,
     /// Blocks written since the last sync, in order.
     written: Vec<(u64, Vec<u8>)>,
     /// Writes and syncs before the power is cut; `None` if it stays.
@@ -25,8 +27,13 @@ struct Device {
 
 impl Device {
     fn new(size_bytes: u64) -> Self {
-        let durable = vec![0; usize::try_from(size_bytes).unwrap()];
-        Self { durable, written: vec![], steps_left: None }
+        Self { durable: BTreeMap::new(), size_bytes, written: vec![], steps_left: None }
+    }
+
+    /// Return the block at a place.
+    fn block(&mut self, place: u64) -> &mut Vec<u8> {
+        assert!(place.is_multiple_of(BLOCK_BYTES as u64), "{place}");
+        self.durable.entry(place / BLOCK_BYTES as u64).or_insert_with(|| vec![0; BLOCK_BYTES])
     }
 
     fn step(&mut self) -> io::Result<()> {
@@ -38,13 +45,12 @@ impl Device {
     /// Power returns: of what was not synced, some blocks are there, and some are torn.
     fn restart(mut self, random: &mut SplitMix64) -> Self {
         for (place, bytes) in std::mem::take(&mut self.written) {
-            let start = usize::try_from(place).unwrap();
             let kept = match random.bits() % 3 {
                 0 => 0,
                 1 => bytes.len() / 2,
                 _ => bytes.len(),
             };
-            self.durable[start..][..kept].copy_from_slice(&bytes[..kept]);
+            self.block(place)[..kept].copy_from_slice(&bytes[..kept]);
         }
         self.steps_left = None;
         self
@@ -53,27 +59,33 @@ impl Device {
 
 impl Storage for Device {
     fn size_bytes(&mut self) -> io::Result<u64> {
-        Ok(self.durable.len() as u64)
+        Ok(self.size_bytes)
     }
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let start = usize::try_from(offset_bytes).unwrap();
-        let end = start + bytes.len();
-        let found = self.durable.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?;
-        bytes.copy_from_slice(found);
-        for (place, written) in &self.written {
-            let place = usize::try_from(*place).unwrap();
-            if (start..end).contains(&place) {
-                bytes[place - start..][..written.len()].copy_from_slice(written);
+        if offset_bytes + bytes.len() as u64 > self.size_bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for (place, found) in
+            (offset_bytes..).step_by(BLOCK_BYTES).zip(bytes.chunks_mut(BLOCK_BYTES))
+        {
+            let written = self.written.iter().rfind(|(written, _)| *written == place);
+            let block = written.map(|(_, block)| block);
+            match block.or_else(|| self.durable.get(&(place / BLOCK_BYTES as u64))) {
+                Some(block) => found.copy_from_slice(&block[..found.len()]),
+                None => found.fill(0),
             }
         }
         Ok(())
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        for (place, block) in (offset_bytes..).step_by(BLOCK_BYTES).zip(bytes.chunks(BLOCK_BYTES)) {
+        for (place, part) in (offset_bytes..).step_by(BLOCK_BYTES).zip(bytes.chunks(BLOCK_BYTES)) {
             self.step()?;
-            self.written.push((place, block.to_vec()));
+            let mut block = vec![0; BLOCK_BYTES];
+            self.read_at(place, &mut block)?;
+            block[..part.len()].copy_from_slice(part);
+            self.written.push((place, block));
         }
         Ok(())
     }
@@ -81,7 +93,7 @@ impl Storage for Device {
     fn sync(&mut self) -> io::Result<()> {
         self.step()?;
         for (place, bytes) in std::mem::take(&mut self.written) {
-            self.durable[usize::try_from(place).unwrap()..][..bytes.len()].copy_from_slice(&bytes);
+            self.block(place)[..bytes.len()].copy_from_slice(&bytes);
         }
         Ok(())
     }
@@ -160,9 +172,9 @@ fn a_change_after_a_cut_begins_with_the_copy_that_does_not_count() {
         }
     };
     let mut starts = cut_everywhere(&two, add("b"));
-    for place in [0, BLOCK_BYTES] {
+    for place in [0, BLOCK_BYTES as u64] {
         let mut damaged = two.clone();
-        damaged.durable[place + 100] ^= 1;
+        damaged.block(place)[100] ^= 1;
         starts.push(damaged);
     }
     for mut start in starts {
@@ -209,11 +221,11 @@ fn a_new_region_is_blank_at_its_beginning() {
 fn one_damaged_copy_is_no_loss_and_two_are_an_error() {
     let mut device = Device::new(8 * MIB);
     let directory = Directory::set_up(&mut device, &[("a", MIB)]).unwrap();
-    for place in [0, BLOCK_BYTES] {
+    for place in [0, BLOCK_BYTES as u64] {
         let mut damaged = device.clone();
-        damaged.durable[place + 100] ^= 1;
+        damaged.block(place)[100] ^= 1;
         assert_eq!(Directory::read(&mut damaged).unwrap(), Some(directory.clone()));
-        damaged.durable[BLOCK_BYTES - place + 100] ^= 1;
+        damaged.block(BLOCK_BYTES as u64 - place)[100] ^= 1;
         assert!(matches!(Directory::read(&mut damaged), Err(DirectoryError::Damaged)));
     }
 }
@@ -228,7 +240,9 @@ fn a_flash_of_volumes_is_not_taken_for_that_of_a_single_store() {
 #[test]
 fn a_region_is_new_until_something_is_set_up_there() {
     let mut device = Device::new(8 * MIB);
-    device.durable.fill(7);
+    for place in (0..8 * MIB).step_by(BLOCK_BYTES) {
+        device.block(place).fill(7);
+    }
     let mut directory = Directory::set_up(&mut device, &[("a", 2 * MIB)]).unwrap();
     assert!(directory.is_new(&mut device, "a").unwrap());
     let region = directory.region("a").unwrap();

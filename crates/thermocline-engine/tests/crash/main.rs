@@ -42,7 +42,7 @@ use plan::Plan;
 use world::World;
 
 /// Number of seeds that are run unless the environment says otherwise.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 300;
 /// Number of crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 

@@ -64,13 +64,11 @@ fn unread_reads_of_many_clients_stay_within_the_limit() {
 fn unread_statuses_stay_within_the_limit() {
     let client_bytes_max = 256 << 10;
     let settings = Settings { client_bytes_max, ..Settings::default() };
+    // An extent that holds something is recognized by its first byte.
+    let disk = (0..1024).fold(Memory::new(64 << 20), |disk, place| disk.holding(place << 16, 1));
     // Replies come late, so that requests gather.
-    let running = Running::start(Memory::new(64 << 20).delayed(100), settings);
-    let mut writer = running.client();
-    for place in 0..1024 {
-        // An extent that holds something is recognized by its first byte.
-        writer.write(place << 16, &[1]).unwrap();
-    }
+    let running = Running::start(disk.delayed(100), settings);
+    let mut reader = running.client();
     let mut client = Client::connect_for(&running.socket(), "", "base:allocation").unwrap();
     client.stream.set_nonblocking(true).unwrap();
     let (mut request, mut sent) = (vec![], 0);
@@ -82,7 +80,7 @@ fn unread_statuses_stay_within_the_limit() {
             Ok(length) => sent += length,
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
         }
-        assert_eq!(writer.read(0, 1), Ok(vec![1]));
+        assert_eq!(reader.read(0, 1), Ok(vec![1]));
         most = most.max(running.handle.held_bytes());
     }
     let bound = client_bytes_max + EXCESS_BYTES;

@@ -28,6 +28,12 @@ impl Memory {
         Self { bytes: vec![0; size_bytes], waiting, delay_drives: 0, drives: 0, broken_bytes: 0..0 }
     }
 
+    /// Sets a byte of the disk.
+    pub(crate) fn holding(mut self, place: usize, byte: u8) -> Self {
+        self.bytes[place] = byte;
+        self
+    }
+
     /// Answers only at every n-th drive.
     pub(crate) fn delayed(mut self, drives: u32) -> Self {
         self.delay_drives = drives;

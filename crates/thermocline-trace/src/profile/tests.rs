@@ -223,7 +223,7 @@ fn texts_that_are_no_profile_are_refused_with_the_place() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn counts_are_kept(

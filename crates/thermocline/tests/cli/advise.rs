@@ -9,9 +9,9 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::TRACE;
 use super::command::{fails, json, text};
 use super::record::blktrace_record;
+use super::{SHORT, TRACE};
 
 const ASKED: [&str; 6] = ["--flash", "64MiB", "--ram", "8MiB", "--page-size", "8KiB"];
 
@@ -66,12 +66,12 @@ fn an_answer_is_sentences_a_table_and_commands() {
 
 #[test]
 fn writes_take_as_long_as_the_devices_that_must_have_them() {
-    let asked = ["--flash", "64MiB", "--page-size", "8KiB", "--kinds", "bcache,open-cas"];
+    let asked = ["--flash", "4MiB", "--kinds", "bcache,open-cas"];
     let more = ["--min-lifetime-years", "0"];
-    let answer = text(&[&["advise", TRACE][..], &asked, &more].concat());
+    let answer = text(&[&["advise", &SHORT][..], &asked, &more].concat());
     assert!(answer.contains("a read takes 12.40 ms, and a write 12.40 ms"), "{answer}");
     assert!(answer.contains(" write, ms "), "{answer}");
-    let found = json(&[&["advise", TRACE][..], &asked, &more, &["--format", "json"]].concat());
+    let found = json(&[&["advise", &SHORT][..], &asked, &more, &["--format", "json"]].concat());
     assert_eq!(found["no_cache"]["write_ms"], 12.4);
     for kind in found["kinds"].as_array().unwrap() {
         let forecast = &kind["forecast"];

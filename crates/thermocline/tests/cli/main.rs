@@ -24,12 +24,21 @@ mod tiers;
 mod two_tier;
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use self::command::{fails, json, text};
 
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/pgbench/pgbench.csv.zst");
+
+/// A trace of a tenth of the bundled one, for commands that replay it many times.
+static SHORT: LazyLock<String> = LazyLock::new(|| {
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/short.csv");
+    let size = ["--requests", "25000", "--pages", "5000", "--seed", "1"];
+    text(&[&["trace", "generate", "--kind", "oltp", "-o", path][..], &size].concat());
+    path.to_owned()
+});
 
 const SIZES: [&str; 6] = ["--page-size", "8KiB", "--tier", "ram=2%", "--tier", "flash=4x"];
 

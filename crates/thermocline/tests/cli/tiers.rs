@@ -277,7 +277,7 @@ const PLACED: [&str; 10] = [
 fn handles_of_the_flash_tier_are_chosen() {
     let with = |more: &[&'static str]| [&PLACED[..], more].concat();
     let handles = ["--placement", "handles=3,isolation=persistent"];
-    for streams in ["tier", "client", "volume", "mbf", "oracle"] {
+    for streams in ["tier", "client", "mbf", "oracle"] {
         let words = [&handles[..], &["--streams", streams, "--json"]].concat();
         let found = json(&simulate("face-gsc", &with(&words)));
         let ssd = &found["devices"][1]["ssd"];
