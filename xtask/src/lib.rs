@@ -1,5 +1,7 @@
 //! Running of programs at the root of the project.
 
+pub mod artifacts;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,31 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
-use xtask::{cargo, cargo_program, forget_package};
+use xtask::artifacts::{self, Artifact};
+use xtask::{cargo, forget_package};
 
 /// Programs that run at one time.
 const AT_ONE_TIME: usize = 2;
-
-/// Message of cargo about something that it built, as far as it matters here.
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    manifest_path: Option<PathBuf>,
-    target: Option<Target>,
-    profile: Option<Profile>,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
 
 /// A program of tests.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,34 +25,17 @@ struct Program {
 
 /// Builds and runs all tests, those of the documentation last.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    let mut command = Command::new(cargo_program());
-    forget_package(&mut command);
-    let format = "--message-format=json-render-diagnostics";
-    let built = command
-        .args(["test", "--workspace", "--no-run", format])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
-    ensure!(built.status.success(), "the tests cannot be built");
-    run_all(programs(&String::from_utf8_lossy(&built.stdout))?)?;
+    let built = artifacts::built(root, &["test", "--workspace", "--no-run"], &[])?;
+    run_all(programs(built)?)?;
     cargo(root, &["test", "--workspace", "--doc"], &[])
 }
 
-/// Return the programs in cargo's messages, in the order of their names.
-fn programs(messages: &str) -> Result<Vec<Program>> {
+/// Return the programs of tests among what was built, in the order of their names.
+fn programs(built: Vec<Artifact>) -> Result<Vec<Program>> {
     let mut programs = vec![];
-    for line in messages.lines() {
-        let Message { reason, manifest_path, target, profile, executable } =
-            serde_json::from_str(line).context("cargo says what is no JSON")?;
-        let is_test = profile.is_some_and(|profile| profile.test);
-        let found = (manifest_path, target, executable);
-        let ("compiler-artifact", true, (Some(manifest), Some(target), Some(executable))) =
-            (reason.as_str(), is_test, found)
-        else {
-            continue;
-        };
-        let folder = manifest.parent().context("a manifest lies in a folder")?.to_owned();
+    for Artifact { manifest_path, target, profile, executable, .. } in built {
+        let (true, Some(executable)) = (profile.test, executable) else { continue };
+        let folder = manifest_path.parent().context("a manifest lies in a folder")?.to_owned();
         programs.push(Program { folder, name: target.name, executable });
     }
     ensure!(!programs.is_empty(), "cargo built no tests");
@@ -132,28 +95,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_tests_are_found_among_all_messages() {
-        let artifact = |name: &str, is_test: bool, executable: &str| {
-            format!(
-                "{{\"reason\":\"compiler-artifact\",\"manifest_path\":\"/w/{name}/Cargo.toml\",\"target\":{{\"name\":\"{name}\",\"kind\":[\"lib\"]}},\"profile\":{{\"test\":{is_test},\"opt_level\":\"1\"}},\"executable\":{executable}}}\n"
-            )
+    fn programs_of_tests_are_found_among_all_artifacts() {
+        let artifact = |name: &str, test: bool, executable: Option<&str>| Artifact {
+            manifest_path: format!("/w/{name}/Cargo.toml").into(),
+            target: artifacts::Target { name: name.into() },
+            profile: artifacts::Profile { test },
+            filenames: vec![],
+            executable: executable.map(Into::into),
         };
-        let messages = [
-            artifact("b", true, "\"/t/b-1\""),
-            artifact("b", false, "null"),
-            artifact("tool", false, "\"/t/tool\""),
-            artifact("a", true, "\"/t/a-1\""),
-            "{\"reason\":\"build-script-executed\",\"package_id\":\"x\"}\n".into(),
-            "{\"reason\":\"build-finished\",\"success\":true}\n".into(),
+        let built = vec![
+            artifact("b", true, Some("/t/b-1")),
+            artifact("b", false, None),
+            artifact("tool", false, Some("/t/tool")),
+            artifact("a", true, Some("/t/a-1")),
         ];
-        let found = programs(&messages.concat()).unwrap();
         let program = |name: &str| Program {
             folder: format!("/w/{name}").into(),
             name: name.into(),
             executable: format!("/t/{name}-1").into(),
         };
-        assert_eq!(found, [program("a"), program("b")]);
-        assert!(programs(&messages[4]).is_err(), "nothing is not all");
+        assert_eq!(programs(built).unwrap(), [program("a"), program("b")]);
+        assert!(programs(vec![artifact("b", false, None)]).is_err(), "nothing is not all");
     }
 
     #[test]

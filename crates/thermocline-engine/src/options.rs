@@ -185,7 +185,8 @@ pub enum OptionsError {
     },
     /// More pages are pinned than there is room for.
     #[error(
-        "{wanted_pages} pages are pinned, and a shard has room for {room_pages}: reserve more, or unpin a range"
+        "more pages are pinned than a shard has room for ({wanted_pages}, at most {room_pages}): reserve more, or \
+         unpin a range"
     )]
     TooManyPins {
         /// Pinned pages of the shard.

@@ -305,7 +305,7 @@ fn options_with_pins_that_do_not_fit_are_refused() {
             Options { pins: std::iter::once(pins).collect(), ..options_for_pins("hat", 64) };
         Shard::new(options).unwrap_err().to_string()
     };
-    assert!(error(0..41).contains("41 pages are pinned"), "{}", error(0..41));
+    assert!(error(0..41).contains("(41, at most 40)"), "{}", error(0..41));
     assert!(error(250..257).contains("beyond the backing store"), "{}", error(250..257));
 }
 

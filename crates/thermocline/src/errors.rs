@@ -17,8 +17,63 @@ pub(crate) fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -
     let note = |one: &'_ (dyn Error + 'static)| {
         one.downcast_ref().and_then(note::remedy).map(str::to_owned)
     };
+    let message = plain(&format!("{error:#}"));
     match error.chain().find_map(|one| remedy(one).or_else(|| note(one))) {
-        Some(remedy) => format!("{error:#}; {remedy}"),
-        None => format!("{error:#}"),
+        Some(remedy) => format!("{message}; {remedy}"),
+        None => message,
+    }
+}
+
+/// Types that readers of files expect, in their words and in a user's.
+const EXPECTED: [(&str, &str); 10] = [
+    ("u8", "a whole number from 0 to 255"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("u64", "a whole number, 0 or more"),
+    ("usize", "a whole number, 0 or more"),
+    ("a nonzero u16", "a whole number from 1 to 65535"),
+    ("a nonzero u32", "a whole number from 1 to 4294967295"),
+    ("a nonzero u64", "a whole number, 1 or more"),
+    ("f64", "a number"),
+    ("a sequence", "a list"),
+];
+
+/// Return a message with types of the program named as a user would name them.
+fn plain(message: &str) -> String {
+    let lines = message.split('\n').map(|line| {
+        let expected = EXPECTED.iter().find_map(|(type_name, words)| {
+            Some((line.strip_suffix(type_name)?.strip_suffix("expected ")?, words))
+        });
+        expected.map_or(line.into(), |(start, words)| format!("{start}expected {words}"))
+    });
+    lines.collect::<Vec<String>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_named_as_a_user_names_them() {
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "it is never read")]
+        struct File {
+            size: Option<u64>,
+            shards: Option<std::num::NonZeroU16>,
+            share: Option<f64>,
+            files: Option<Vec<String>>,
+        }
+        for (text, expected) in [
+            ("size = -1", "expected a whole number, 0 or more"),
+            ("shards = 0", "expected a whole number from 1 to 65535"),
+            ("share = \"much\"", "expected a number"),
+            ("files = 3", "expected a list"),
+        ] {
+            let error = toml::from_str::<File>(text).unwrap_err();
+            let found = explained(&anyhow::Error::from(error).context("a file"), str::to_owned);
+            assert!(found.trim_end().ends_with(expected), "{found}");
+            assert!(found.starts_with("a file: ") && found.contains(text), "{found}");
+        }
+        assert_eq!(plain("2 were u8, expected u8 and u16"), "2 were u8, expected u8 and u16");
     }
 }

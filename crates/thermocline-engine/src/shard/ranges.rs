@@ -87,7 +87,9 @@ pub enum RangeError {
         pages: u64,
     },
     /// There is no room for as many pinned pages.
-    #[error("{wanted_pages} pages would be pinned, and a shard has room for {room_pages}")]
+    #[error(
+        "more pages would be pinned than a shard has room for ({wanted_pages}, at most {room_pages})"
+    )]
     NoRoom {
         /// Pages that would be pinned.
         wanted_pages: u64,
