@@ -18,8 +18,10 @@ mod unit;
 mod web;
 mod workflows;
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -178,6 +180,19 @@ fn test(root: &Path) -> Result<()> {
     workflows::check(root)?;
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     suite::run(root)?;
+    // Each uses one processor most of the time.
+    thread::scope(|scope| {
+        let package = scope.spawn(|| python::check(root));
+        let written = check_documentation(root);
+        let package = package.join().unwrap_or_else(|panic| resume_unwind(panic));
+        written.and(package)
+    })
+}
+
+/// Run the checks of documentation, programs in it, the fuzz targets, and pages in a browser.
+fn check_documentation(root: &Path) -> Result<()> {
+    // Building a release takes as long as all tests; `cargo xtask readme` does it.
+    let program = tested_program(root)?;
     cargo(
         root,
         &["doc", "--workspace", "--no-deps", "--document-private-items"],
@@ -185,13 +200,10 @@ fn test(root: &Path) -> Result<()> {
     )?;
     cargo(root, &["check", "--manifest-path", "fuzz/Cargo.toml"], &[])?;
     run(root, "python3", &["testdata/pgbench/convert.py", "--self-test"], &[])?;
-    // Building a release takes as long as all tests; `cargo xtask readme` does it.
-    let program = tested_program(root)?;
     readme::check(root, Some(&program))?;
     compose::check(root, &program)?;
     web::check(root, &program)?;
-    book::make(root, Some(&program), false)?;
-    python::check(root)
+    book::make(root, Some(&program), false)
 }
 
 /// Checks how the modules of trace formats are written: a macro declares them, where `cargo fmt` does not
