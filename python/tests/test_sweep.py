@@ -60,9 +60,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def cluster() -> Iterator[Client]:
-    """A cluster of its own for each test: what one kills is no other's matter."""
+@contextlib.contextmanager
+def start_cluster() -> Iterator[Client]:
     with (
         LocalCluster(
             n_workers=3,
@@ -72,6 +71,20 @@ def cluster() -> Iterator[Client]:
         ) as cluster,
         Client(cluster) as client,
     ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Client]:
+    """A cluster for the tests that leave it as it was."""
+    with start_cluster() as client:
+        yield client
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Client]:
+    """A cluster for one test, which kills workers, interrupts them, or asks what they hold."""
+    with start_cluster() as client:
         yield client
 
 
@@ -115,17 +128,17 @@ def kill_one(client: Client) -> None:
 
 
 def test_a_cluster_finds_the_same_though_a_worker_is_killed(
-    folder: Path, local: tc.SweepResult, cluster: Client
+    folder: Path, local: tc.SweepResult, own_cluster: Client
 ) -> None:
     batches: list[pa.RecordBatch] = []
 
     def take(batch: pa.RecordBatch) -> None:
         batches.append(batch)
         if len(batches) == 5:
-            kill_one(cluster)
+            kill_one(own_cluster)
 
     output = folder / "cluster.parquet"
-    found = tc.sweep(folder / "sweep.toml", output, cluster=cluster, on_batch=take)
+    found = tc.sweep(folder / "sweep.toml", output, cluster=own_cluster, on_batch=take)
     assert len(batches) == found.ran_points == len(local)
     assert found.table.equals(local.table)
     assert output.read_bytes() == Path(local.output).read_bytes()
@@ -135,11 +148,13 @@ def test_a_cluster_finds_the_same_though_a_worker_is_killed(
     for name in ("policy", "miss_ratio", "ram_hits", "result"):
         streamed = [by_point[point].column(name)[0].as_py() for point in points]
         assert streamed == local.table.column(name).to_pylist()
-    again = tc.sweep(folder / "sweep.toml", output, cluster=cluster)
+    again = tc.sweep(folder / "sweep.toml", output, cluster=own_cluster)
     assert again.ran_points == 0
 
 
-def test_a_sweep_goes_on_where_it_was(folder: Path, local: tc.SweepResult, cluster: Client) -> None:
+def test_a_sweep_goes_on_where_it_was(
+    folder: Path, local: tc.SweepResult, own_cluster: Client
+) -> None:
     output = folder / "resumed.parquet"
     seen = []
 
@@ -149,7 +164,7 @@ def test_a_sweep_goes_on_where_it_was(folder: Path, local: tc.SweepResult, clust
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tc.sweep(folder / "sweep.toml", output, cluster=cluster, on_batch=stop)
+        tc.sweep(folder / "sweep.toml", output, cluster=own_cluster, on_batch=stop)
     assert not output.exists()
     # What a cluster left is taken up here.
     found = tc.sweep(folder / "sweep.toml", output)
@@ -164,22 +179,22 @@ def _count() -> tuple[int, int]:
 
 
 def test_a_machine_compiles_a_trace_once_and_workers_parse_once(
-    folder: Path, cluster: Client, tmp_path: Path
+    folder: Path, own_cluster: Client, tmp_path: Path
 ) -> None:
     counts: list[list[tuple[int, int]]] = []
 
     def count(batch: pa.RecordBatch) -> None:
         del batch
-        counts.append(list(cluster.run(_count).values()))
+        counts.append(list(own_cluster.run(_count).values()))
 
     output = folder / "counted.parquet"
     cache = tmp_path / "cache"
-    tc.sweep(folder / "sweep.toml", output, cluster=cluster, on_batch=count, cache_folder=cache)
+    tc.sweep(folder / "sweep.toml", output, cluster=own_cluster, on_batch=count, cache_folder=cache)
     compiled = [sum(compiled for compiled, _ in workers) for workers in counts]
     assert max(compiled) == 2, "two traces, whichever of three workers runs their points"
     assert max(parsed for workers in counts for _, parsed in workers) == 1
     assert len(list(cache.glob("*.tct"))) == 2
-    assert set(cluster.run(_count).values()) == {(0, 0)}, "they are given up at the end"
+    assert set(own_cluster.run(_count).values()) == {(0, 0)}, "they are given up at the end"
 
 
 def test_compiled_traces_have_a_bound(folder: Path, cluster: Client, tmp_path: Path) -> None:
@@ -412,11 +427,11 @@ def _fatal(*_arguments: object) -> None:
 
 @pytest.mark.timeout(120)
 def test_what_kills_every_worker_is_told(
-    folder: Path, cluster: Client, monkeypatch: pytest.MonkeyPatch
+    folder: Path, own_cluster: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_worker, "run_points", _fatal)
     with pytest.raises(tc.ClusterError, match=r"`lru` with ram=1% on .*: .* died, 4 of them: look"):
-        tc.sweep(one_point(folder), folder / "killed.parquet", cluster=cluster)
+        tc.sweep(one_point(folder), folder / "killed.parquet", cluster=own_cluster)
 
 
 def test_what_workers_cannot_know_is_told(

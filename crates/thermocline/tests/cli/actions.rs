@@ -135,7 +135,7 @@ fn pages_are_those_of_the_trace() {
     assert!(served.starts_with(&["read"]) && served.contains(&"write"), "{served:?}");
 
     let shared = ["--clients", "2", "--tier", "l1=10p", "--tier", "l2=20p", "--actions", file];
-    text(&[&["simulate", TRACE, "--policy", "demote"][..], &shared].concat());
+    text(&[&["simulate", &SHORT, "--policy", "demote"][..], &shared].concat());
     let reader = ColumnReader::open(&log).unwrap();
     assert!(reader.optional_text(0, "client").unwrap().is_none(), "clients are numbers");
     let tiers = reader.optional_text(0, "source").unwrap().unwrap();
@@ -173,7 +173,7 @@ fn an_interrupted_run_leaves_nothing() {
     std::fs::create_dir(&out).unwrap();
     let [trace, log] = ["t.csv", "out/log.parquet"].map(|name| folder.path().join(name));
     let [trace, file] = [&trace, &log].map(|path| path.to_str().unwrap());
-    let kind = ["--requests", "3000000", "--pages", "300000"];
+    let kind = ["--requests", "1500000", "--pages", "150000"];
     text(&[&["trace", "generate", "-o", trace][..], &kind].concat());
     let words = ["simulate", trace, "--policy", "lru", "--tier", "ram=1%", "--actions", file];
     let mut child = Command::new(env!("CARGO_BIN_EXE_thermocline"))

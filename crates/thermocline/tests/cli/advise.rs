@@ -53,13 +53,13 @@ fn an_answer_is_sentences_a_table_and_commands() {
     assert!(bytes.contains(&found["enough_flash_bytes"].as_u64().unwrap()));
     assert!(!found["commands"]["steps"].as_array().unwrap().is_empty());
 
-    let shell = text(&advise(TRACE, &[&kinds[..], &["--format", "shell"]].concat()));
+    let shell = text(&advise(&SHORT, &[&kinds[..], &["--format", "shell"]].concat()));
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("set.sh");
     fs::write(&script, &shell).unwrap();
     let checked = Command::new("sh").arg("-n").arg(&script).status().unwrap();
     assert!(checked.success() && shell.starts_with("#!/bin/sh\n# Seen:"), "{shell}");
-    let page = text(&advise(TRACE, &[&kinds[..], &["--format", "html"]].concat()));
+    let page = text(&advise(&SHORT, &[&kinds[..], &["--format", "html"]].concat()));
     assert!(page.contains("<!doctype html>") || page.contains("<!DOCTYPE html>"), "{page}");
     assert!(page.contains("What to type"));
 }

@@ -11,6 +11,11 @@ fn buffer<'a>(policy: &'a str, size: &'a str, more: &[&'a str]) -> Vec<&'a str> 
     [&["buffer", TRACE, "--page-size", "8KiB", "--policy", policy, "--size", size], more].concat()
 }
 
+/// Words for the first requests of the trace alone.
+fn buffer_at_first<'a>(policy: &'a str, size: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    buffer(policy, size, &[&["--limit", "50000"], more].concat())
+}
+
 #[test]
 fn buffer_prints_the_contract() {
     let words = ["--ssd", "ssdsim", "--closed-loop", "4", "--json", "--check"];
@@ -48,7 +53,7 @@ fn buffer_prints_the_contract() {
 
 #[test]
 fn a_buffer_alone_needs_no_drive() {
-    let found = json(&buffer("all", "300p", &["--json", "--param", "pages_per_block=64"]));
+    let found = json(&buffer_at_first("all", "300p", &["--json", "--param", "pages_per_block=64"]));
     let names: Vec<&str> = found
         .as_array()
         .unwrap()
@@ -62,7 +67,7 @@ fn a_buffer_alone_needs_no_drive() {
     assert_eq!(lru["pages_resident"], 300);
     assert_eq!(lru["erase_count"], Value::Null);
     assert_eq!(lru["lifetime_years"], Value::Null);
-    let table = text(&buffer("all", "300p", &[]));
+    let table = text(&buffer_at_first("all", "300p", &[]));
     assert!(NAMES.iter().all(|name| table.contains(name)) && !table.contains("Erases"), "{table}");
 }
 
@@ -74,7 +79,7 @@ fn the_drive_can_be_shaped() {
     let drive = ["--ssd", "mlc-sata-2011", "--closed-loop", "8"];
     let found = |more: &[&str]| {
         let words = [&drive[..], more, &["--json"]].concat();
-        json(&buffer("none", "300p", &words))[0].clone()
+        json(&buffer_at_first("none", "300p", &words))[0].clone()
     };
     let whole = found(&[]);
     assert_eq!(whole["erase_count"], 0, "64 GB are not full after one trace");
@@ -85,7 +90,7 @@ fn the_drive_can_be_shaped() {
     let streams = found(&["--ssd-size", "1GiB", "--streams", "mbf", "--param", "mbf.threshold=3"]);
     assert_eq!(streams["ssd"]["logical_pages"].as_u64().unwrap() >> 17, 1, "1 GiB of 8 KiB pages");
     let words = [&drive[..], &["--ssd-size", "fit", "--report", report]].concat();
-    text(&buffer("lru,hwb", "1MiB,2MiB", &words));
+    text(&buffer_at_first("lru,hwb", "1MiB,2MiB", &words));
     let html = std::fs::read_to_string(report).unwrap();
     for part in ["Erases over buffer size", "Sizes of flushes", "Wear", "--ssd-size fit", "</html>"]
     {
@@ -101,16 +106,16 @@ fn the_drive_can_be_shaped() {
     std::fs::write(&own, toml).unwrap();
     let own = own.to_str().unwrap();
     let words = ["--ssd", own, "--closed-loop", "1", "--json"];
-    assert_eq!(json(&buffer("lru", "300p", &words))[0]["ssd"]["name"], "own");
+    assert_eq!(json(&buffer_at_first("lru", "300p", &words))[0]["ssd"]["name"], "own");
     std::fs::write(own, toml.replace("channels = 1", "channels = 0")).unwrap();
-    fails(&buffer("lru", "300p", &words), &["own.toml", "channels", "1 to 64"]);
+    fails(&buffer_at_first("lru", "300p", &words), &["own.toml", "channels", "1 to 64"]);
     std::fs::write(own, toml.replace("over_provisioning = 0.1", "over_provisioning = 0")).unwrap();
-    fails(&buffer("lru", "300p", &words), &["over_provisioning", "to 0.9"]);
+    fails(&buffer_at_first("lru", "300p", &words), &["over_provisioning", "to 0.9"]);
     std::fs::write(own, toml.replace("blocks_per_plane = 4000", "blocks_per_plane = 100")).unwrap();
-    fails(&buffer("lru", "300p", &words), &["38899 pages", "larger"]);
+    fails(&buffer_at_first("lru", "300p", &words), &["17362 pages", "larger"]);
     std::fs::write(own, toml.replace("erase_limit = 1000", "erase_limit = 1")).unwrap();
     let small = ["--ssd", own, "--closed-loop", "1", "--ssd-size", "fit"];
-    fails(&buffer("none", "300p", &small), &["worn out after"]);
+    fails(&buffer_at_first("none", "300p", &small), &["worn out after"]);
 }
 
 #[test]
@@ -118,7 +123,7 @@ fn an_identifier_chooses_placement_handles() {
     let drive = ["--ssd", "slc-2008", "--closed-loop", "8", "--ssd-size", "fit", "--json"];
     let found = |more: &[&str]| {
         let words = [&drive[..], &["--placement"], more].concat();
-        json(&buffer("none", "300p", &words))[0]["ssd"].clone()
+        json(&buffer_at_first("none", "300p", &words))[0]["ssd"].clone()
     };
     let none = found(&["handles=4"]);
     assert_eq!(none["placement"]["streams"], "none");
@@ -135,14 +140,14 @@ fn an_identifier_chooses_placement_handles() {
 
     let with = |more: &[&'static str]| [&drive[..6], more].concat();
     let wrong = |text: &'static str, expected: &[&str]| {
-        fails(&buffer("lru", "300p", &with(&["--placement", text])), expected);
+        fails(&buffer_at_first("lru", "300p", &with(&["--placement", text])), expected);
     };
     wrong("handles=17", &["handles", "1 to 16"]);
     wrong("isolation=persistent", &["handles", "1 to 16"]);
     wrong("handles=2,isolation=none", &["--placement", "handles=8,isolation=persistent"]);
     wrong("8", &["--placement", "handles=8"]);
     fails(
-        &buffer("lru", "300p", &with(&["--streams", "oracle"])),
+        &buffer_at_first("lru", "300p", &with(&["--streams", "oracle"])),
         &["--placement: the drive has no placement handles", "handles=8"],
     );
     // Each file of this trace is a volume, and no table says of which class.
@@ -150,18 +155,21 @@ fn an_identifier_chooses_placement_handles() {
     let written = volume["placement"]["pages_written"].as_array().unwrap();
     assert!(written.iter().all(|pages| pages.as_u64().unwrap() > 0), "{written:?}");
     let class = with(&["--placement", "handles=4", "--streams", "class"]);
-    fails(&buffer("lru", "300p", &class), &["only a recording", "take `volume`"]);
+    fails(&buffer_at_first("lru", "300p", &class), &["only a recording", "take `volume`"]);
     let tier = with(&["--placement", "handles=4", "--streams", "tier"]);
-    fails(&buffer("lru", "300p", &tier), &["--streams", "`tier` is for hierarchies"]);
-    fails(&buffer("lru", "300p", &with(&["--streams", "orakel"])), &["orakel", "`class`"]);
-    fails(&buffer("lru", "300p", &["--placement", "handles=2"]), &["--placement", "ssdsim"]);
+    fails(&buffer_at_first("lru", "300p", &tier), &["--streams", "`tier` is for hierarchies"]);
+    fails(&buffer_at_first("lru", "300p", &with(&["--streams", "orakel"])), &["orakel", "`class`"]);
+    fails(
+        &buffer_at_first("lru", "300p", &["--placement", "handles=2"]),
+        &["--placement", "ssdsim"],
+    );
 }
 
 #[test]
 fn a_flush_costs_a_drive_without_protection() {
     let found = |ssd: &str, more: &[&str]| {
         let drive = ["--ssd", ssd, "--ssd-size", "fit", "--closed-loop", "1", "--json"];
-        json(&buffer("none", "1p", &[&drive[..], more].concat()))[0].clone()
+        json(&buffer_at_first("none", "1p", &[&drive[..], more].concat()))[0].clone()
     };
     let mean = |found: &Value| found["response_us"]["write"]["mean"].as_f64().unwrap();
     let [never, each] = [&[][..], &["--flush-every", "1"]].map(|more| found("mlc-sata-2011", more));
@@ -172,9 +180,9 @@ fn a_flush_costs_a_drive_without_protection() {
     assert!(mean(&each) < 2.5 * mean(&never), "{} and {}", mean(&each), mean(&never));
     let flush = each["ssd"]["flush_response_us"]["max"].as_f64().unwrap();
     assert!(flush < 100.0, "a protected drive has nothing to write out: {flush} us");
-    fails(&buffer("none", "1p", &["--flush-every", "8"]), &["--flush-every", "ssdsim"]);
+    fails(&buffer_at_first("none", "1p", &["--flush-every", "8"]), &["--flush-every", "ssdsim"]);
     let none = ["--ssd", "ssdsim", "--closed-loop", "1", "--flush-every", "0"];
-    fails(&buffer("none", "1p", &none), &["--flush-every"]);
+    fails(&buffer_at_first("none", "1p", &none), &["--flush-every"]);
 }
 
 #[test]
@@ -234,7 +242,16 @@ fn buffers_and_drives_are_listed() {
 
 #[test]
 fn flash_tiers_wear() {
-    let events = ["--timing", "events", "--closed-loop", "8", "--model", "flash=mlc-sata-2011"];
+    let events = [
+        "--limit",
+        "50000",
+        "--timing",
+        "events",
+        "--closed-loop",
+        "8",
+        "--model",
+        "flash=mlc-sata-2011",
+    ];
     let summary = json(&simulate(TRACE, "face", &[&events[..], &["--json"]].concat()));
     let flash = &summary["devices"][1];
     let drive = &flash["ssd"];

@@ -52,7 +52,7 @@ fn a_command_that_is_ended_leaves_no_temporary_file() {
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (trace, out) = (path("t.csv"), place.path().join("out"));
     std::fs::create_dir(&out).unwrap();
-    text(&["trace", "generate", "--requests", "2000000", "-o", &trace]);
+    text(&["trace", "generate", "--requests", "1000000", "-o", &trace]);
     let target = |name: &str| out.join(name).to_str().unwrap().to_owned();
     let kept = target("kept.csv.zst");
     std::fs::write(&kept, "as it was").unwrap();
