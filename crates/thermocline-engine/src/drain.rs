@@ -18,7 +18,7 @@ use crate::driver::{Completion, Driver};
 use crate::format::checksum;
 use crate::memory::{FrameId, Frames};
 use crate::operation::{
-    Device, DeviceError, Operation, OperationId, OperationKind, OperationParts,
+    Copies, Device, DeviceError, Operation, OperationId, OperationKind, OperationParts,
 };
 use crate::recovery::{Flash, FlashError};
 use crate::storage::Storage;
@@ -311,7 +311,17 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
         self.in_flight[device as usize] += 1;
         let id = u32::try_from(self.flying.insert(moving)).expect("few operations are in flight");
         let id = OperationId(id);
-        let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
+        let (copies, is_final) = (Copies::Both, false);
+        let parts = OperationParts {
+            id,
+            device,
+            kind,
+            offset_bytes,
+            length_bytes,
+            frames,
+            copies,
+            is_final,
+        };
         self.driver.start(Operation::of_shard(parts, self.frames));
     }
 
