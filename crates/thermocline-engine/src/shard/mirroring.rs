@@ -18,6 +18,11 @@ impl Shard {
         self.mirror = Some(mirror);
     }
 
+    /// Return the devices of a mirrored flash.
+    pub fn mirror(&self) -> Option<&Mirror> {
+        self.mirror.as_deref()
+    }
+
     /// Return `true` if the flash is mirrored, and both of its devices are in use.
     pub(super) fn has_both_devices(&self) -> bool {
         self.mirror.as_ref().is_some_and(|mirror| mirror.has_both())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{
@@ -28,9 +28,11 @@ pub(super) struct Pair {
     /// The devices with their labels, by their places in the configuration.
     whole: [Option<DeviceFile>; 2],
     pairing: Pairing,
+    /// The label of a new pair, or of the members in use.
+    label: Label,
 }
 
-/// A flash without a place in the configuration for a second device, or with one.
+/// What the configuration and the operator say of a mirrored flash.
 pub(super) struct Wanted<'a> {
     pub(super) paths: [&'a Path; 2],
     pub(super) caching: Caching,
@@ -49,34 +51,38 @@ impl Pair {
         may_be_new: &dyn Fn() -> Result<()>,
     ) -> Result<Self> {
         let Wanted { paths, caching, asked } = *wanted;
-        let is_new = paths.iter().all(|path| !path.exists());
         let mut whole: [Option<DeviceFile>; 2] = [None, None];
-        let mut found = vec![];
-        for (place, path) in paths.into_iter().enumerate() {
-            let is_made = path.exists() || is_new || asked.resilvers;
-            let opened = if is_made {
-                if let Some(first) = &whole[0] {
-                    anyhow::ensure!(
-                        !first.is_at(path)?,
-                        "it is `flash.path` too: name another device"
-                    );
-                }
-                let disks = disks.iter().copied();
-                let may_be_new = || if is_new { may_be_new() } else { Ok(()) };
-                Some(lock_flash(path, caching, disks, may_be_new).with_context(|| in_path(path))?)
-            } else {
-                None
-            };
-            whole[place] = opened;
-            found.push(match &mut whole[place] {
-                Some(file) => FoundMember::look(file),
-                None => FoundMember::Absent(io::ErrorKind::NotFound.into()),
-            });
+        let mut found: [Option<FoundMember>; 2] = [None, None];
+        // What is there says whether the rest may be made.
+        let [first, second] = paths.map(Path::exists);
+        let order = if second && !first { [1, 0] } else { [0, 1] };
+        for place in order {
+            let path = paths[place];
+            let is_member = matches!(&found[1 - place], Some(FoundMember::Labelled(label)) if label.generation > 0);
+            let is_new = !is_member || asked.forces_init;
+            if !path.exists() && !is_new && !asked.resilvers {
+                found[place] = Some(FoundMember::Absent(io::ErrorKind::NotFound.into()));
+                continue;
+            }
+            if let Some(other) = &whole[1 - place] {
+                ensure!(
+                    !other.is_at(path)?,
+                    "`flash.path` and `flash.mirror`: `{}` was given twice: name another device",
+                    path.display()
+                );
+            }
+            let may_be_new = || if is_new { may_be_new() } else { Ok(()) };
+            let disks = disks.iter().copied();
+            let mut file =
+                lock_flash(path, caching, disks, may_be_new).with_context(|| in_path(path))?;
+            found[place] = Some(FoundMember::look(&mut file));
+            whole[place] = Some(file);
         }
-        let found = <[FoundMember; 2]>::try_from(found).map_err(|_| Error::msg("two devices"))?;
+        let absent = || FoundMember::Absent(io::ErrorKind::NotFound.into());
+        let found = found.map(|found| found.unwrap_or_else(absent));
         let mut pairing = Pairing::choose(found, asked).map_err(|error| remedied(error, paths))?;
         if let Pairing::Both { labels } = pairing {
-            let [Some(one), Some(other)] = &whole else { anyhow::bail!("both devices are there") };
+            let [Some(one), Some(other)] = &whole else { bail!("both devices are there") };
             let (mut one, mut other) = (content(one)?, content(other)?);
             if let Err(error) = reconcile([&mut one, &mut other]) {
                 pairing = without(error, labels, asked).map_err(|error| remedied(error, paths))?;
@@ -107,8 +113,7 @@ impl Pair {
         };
         let mirror = Arc::new(Mirror::new(only, label.generation, Box::new(keeper)));
         let device = FlashDevice::Two(MirrorStorage::new(members, mirror));
-        let pairing = if let Pairing::SetUp = pairing { Pairing::SetUp } else { pairing };
-        Ok(Self { device, notes, whole, pairing })
+        Ok(Self { device, notes, whole, pairing, label })
     }
 
     /// Take the steps that come before anything is written: labels of a new pair, the generation of a member that
@@ -121,7 +126,7 @@ impl Pair {
         let mirror = self.device.mirror().map(Arc::clone).context("it is mirrored")?;
         match self.pairing {
             Pairing::SetUp => {
-                let label = new_label();
+                let label = self.label;
                 // Until both say otherwise, they are being set up.
                 for generation in [0, label.generation] {
                     self.write_labels(Label { generation, ..label })?;
