@@ -10,7 +10,7 @@ use super::crashes::{killed_under_load, range};
 use super::faults::Full;
 use super::model::Model;
 use super::replacing::{check, models, under_load};
-use super::{Cache, Engine, flush};
+use super::{Cache, Engine, fails, flush, json, text};
 
 /// Return a cache with files for both devices.
 fn mirrored() -> Cache {
@@ -156,4 +156,114 @@ fn a_member_is_no_flash_of_its_own() {
     cache.refused(&[], &["one of the two devices of a mirrored flash"]);
     cache.set("flash.mirror", "flash.img");
     cache.refused(&[], &["was given twice"]);
+}
+
+#[test]
+fn offline_tools_use_both_devices_or_one() {
+    let cache = mirrored();
+    let mut models = models();
+    let engine = cache.start();
+    under_load(&engine, &mut models, 4, true, || thread::sleep(Duration::from_millis(300)));
+    flush(&mut engine.client());
+    engine.kill();
+    let [first, second, disk] =
+        ["flash.img", "second.img", "disk.img"].map(|name| cache.file(name));
+    let pair = ["--mirror", second.as_str()];
+    fails(&["cache", "inspect", &first], &["one of the two devices of a mirrored flash"]);
+    let inspected = json(&[&["cache", "inspect", &first, "--json"][..], &pair].concat());
+    assert!(inspected["dirty_pages"].as_u64() > Some(0), "{inspected}");
+    text(&[&["cache", "check", &first][..], &pair].concat());
+    // Damage to one device, or its loss, does not keep a drain from any page.
+    let mut bytes = std::fs::read(&first).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0x5a);
+    std::fs::write(&first, &bytes).unwrap();
+    let check = [&["cache", "check", &first][..], &pair].concat();
+    fails(&check, &["0 damaged pages that it lacks"]);
+    let drain = [&["cache", "drain", &first, "--backing", &disk][..], &pair].concat();
+    let gone = cache.path("gone.img");
+    std::fs::rename(&second, &gone).unwrap();
+    fails(&drain, &["the second member of the mirrored flash is missing", "--degraded"]);
+    std::fs::rename(&gone, &second).unwrap();
+    text(&drain);
+    let disk = cache.bytes("disk.img");
+    for model in &models {
+        let start = usize::try_from(model.offset_bytes()).unwrap();
+        let expected = model.read(0, model.sectors());
+        assert!(disk[start..start + expected.len()] == expected, "everything is drained");
+    }
+}
+
+#[test]
+fn volumes_share_a_mirrored_flash() {
+    let mut cache = mirrored();
+    cache.replace(
+        r#"
+        [flash]
+        path = "flash.img"
+        mirror = "second.img"
+        size = "8MiB"
+        [ram]
+        size = "2MiB"
+        [nbd]
+        socket = "thermocline.sock"
+        [metrics]
+        listen = "127.0.0.1:0"
+        [[volume]]
+        name = "one"
+        [volume.backing]
+        path = "disk.img"
+        [volume.policy]
+        name = "hat"
+        [volume.ram]
+        size = "1MiB"
+        [volume.flash]
+        size = "4MiB"
+        [[volume]]
+        name = "two"
+        [volume.backing]
+        path = "other.img"
+        [volume.policy]
+        name = "lru-inclusive"
+        [volume.ram]
+        size = "1MiB"
+        [volume.flash]
+        size = "4MiB"
+        "#,
+    );
+    File::create(cache.path("other.img")).unwrap().set_len(11 << 20).unwrap();
+    let engine = cache.start();
+    let write = |engine: &Engine, byte: u8| {
+        for name in ["one", "two"] {
+            let mut client = engine.client_of(name);
+            for page in 0..600 {
+                client.write(page * 4096, &[byte; 4096]).unwrap();
+            }
+            flush(&mut client);
+        }
+    };
+    let is_there = |engine: &Engine, byte: u8| {
+        for name in ["one", "two"] {
+            let mut client = engine.client_of(name);
+            for page in 0..600 {
+                assert!(client.read(page * 4096, 4096).unwrap() == [byte; 4096], "{name} {page}");
+            }
+        }
+    };
+    write(&engine, 1);
+    engine.kill();
+    std::fs::rename(cache.path("flash.img"), cache.path("old.img")).unwrap();
+    let engine = cache.start_with(&["--degraded"]);
+    is_there(&engine, 1);
+    write(&engine, 2);
+    engine.kill();
+    std::fs::rename(cache.path("old.img"), cache.path("flash.img")).unwrap();
+    cache.refused(&[], &["the first member of the mirrored flash is outdated"]);
+    let engine = cache.start_with(&["--resilver"]);
+    is_there(&engine, 2);
+    engine.kill();
+    std::fs::remove_file(cache.path("second.img")).unwrap();
+    let engine = cache.start_with(&["--degraded"]);
+    is_there(&engine, 2);
+    engine.stop();
 }

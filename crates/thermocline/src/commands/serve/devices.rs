@@ -17,7 +17,9 @@ use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
-use thermocline_engine::{FlashError, FlashSet, Frames, Layout, Operation, Options, Storage, Uuid};
+use thermocline_engine::{
+    FlashError, FlashSet, Frames, Layout, Mirror, Operation, Options, Storage, Uuid,
+};
 use thermocline_nbd::backing::NbdDriver;
 use tracing::{info, warn};
 
@@ -307,8 +309,18 @@ pub(crate) fn drive_files(
     )
 }
 
+/// Join the driver of the first device of a mirrored flash and of the backing store with that of the second one.
+pub(crate) fn drive_both(
+    main: AnyDriver,
+    second: Option<AnyDriver>,
+    mirror: &Arc<Mirror>,
+) -> Result<AnyDriver> {
+    let pair = MirrorDriver::new(main, second, Arc::clone(mirror));
+    Ok(AnyDriver::Mirror(Box::new(pair.context("cannot wait for two devices")?)))
+}
+
 /// Create a driver for the second device of a mirrored flash alone.
-pub(super) fn drive_flash(
+pub(crate) fn drive_flash(
     engine: IoEngine,
     frames: &Arc<Frames>,
     flash: &DeviceFile,

@@ -21,10 +21,10 @@ use crate::note::NotedMirror;
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A mirrored flash that was opened and locked.
-pub(super) struct Pair {
+pub(crate) struct Pair {
     /// The flash, as it is used from now on.
-    pub(super) device: FlashDevice,
-    pub(super) notes: NotedMirror,
+    pub(crate) device: FlashDevice,
+    pub(crate) notes: NotedMirror,
     /// The devices with their labels, by their places in the configuration.
     whole: [Option<DeviceFile>; 2],
     pairing: Pairing,
@@ -33,10 +33,10 @@ pub(super) struct Pair {
 }
 
 /// What the configuration and the operator say of a mirrored flash.
-pub(super) struct Wanted<'a> {
-    pub(super) paths: [&'a Path; 2],
-    pub(super) caching: Caching,
-    pub(super) asked: Asked,
+pub(crate) struct Wanted<'a> {
+    pub(crate) paths: [&'a Path; 2],
+    pub(crate) caching: Caching,
+    pub(crate) asked: Asked,
 }
 
 impl Pair {
@@ -45,7 +45,7 @@ impl Pair {
     ///
     /// # Errors
     /// Devices that must not be used together, or alone; the error names the remedy.
-    pub(super) fn open<'a>(
+    pub(crate) fn open<'a>(
         wanted: &Wanted<'_>,
         disks: &[&'a DeviceFile],
         may_be_new: &dyn Fn() -> Result<()>,
@@ -122,7 +122,7 @@ impl Pair {
     ///
     /// # Errors
     /// If a device or a note fails.
-    pub(super) fn prepare(&mut self, head_bytes: u64, sets: &[(u64, &FlashSet)]) -> Result<()> {
+    pub(crate) fn prepare(&mut self, head_bytes: u64, sets: &[(u64, &FlashSet)]) -> Result<()> {
         let mirror = self.device.mirror().map(Arc::clone).context("it is mirrored")?;
         match self.pairing {
             Pairing::SetUp => {

@@ -21,7 +21,7 @@ mod kept_note;
 mod listening;
 mod members;
 pub(crate) mod metrics;
-mod mirrored;
+pub(crate) mod mirrored;
 mod new_flash;
 mod opening;
 mod page;

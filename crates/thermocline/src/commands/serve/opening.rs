@@ -11,7 +11,6 @@ use thermocline_engine::driver::Driver as _;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::{JointDriver, JointMember, JointSyncs};
-use thermocline_engine::driver::mirror::MirrorDriver;
 use thermocline_engine::{
     Asked, Device, Directory, Engine, Fingerprint, Flash, FlashError, FlashSet, Mirror, Noted,
     OpenError, Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
@@ -21,8 +20,8 @@ use tracing::info;
 
 use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{
-    AnyDriver, drive_files, drive_flash, drive_nbd, initialise, lock, lock_flash, options,
-    set_bytes,
+    AnyDriver, drive_both, drive_files, drive_flash, drive_nbd, initialise, lock, lock_flash,
+    options, set_bytes,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::kept_note::Note;
@@ -508,8 +507,7 @@ fn with_second(
     let Some(mirror) = mirror else { return Ok(driver) };
     let second = second.map(|second| drive_flash(engine, shard.frames(), second)).transpose()?;
     let second = second.map(|second| joint(second, of_second, None)).transpose()?;
-    let pair = MirrorDriver::new(driver, second, Arc::clone(mirror));
-    Ok(AnyDriver::Mirror(Box::new(pair.context("cannot wait for two devices")?)))
+    drive_both(driver, second, mirror)
 }
 
 /// Join the syncs of a driver with those of others, if there are any.
