@@ -267,6 +267,34 @@ impl Directory {
         Ok(())
     }
 
+    /// Return the later one of two that were read, the first if they are the same.
+    pub(crate) fn newest<'a>(one: Option<&'a Self>, other: Option<&'a Self>) -> Option<&'a Self> {
+        let generation = |found: Option<&Self>| found.map(|found| found.generation);
+        if generation(other) > generation(one) { other } else { one }
+    }
+
+    /// Write the directory to another device, which has an older one or none.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(crate) fn copy_to(&self, storage: &mut dyn Storage) -> io::Result<()> {
+        let [first, second] = copy_places();
+        let mut is_intact = |place| {
+            let mut block = vec![0; BLOCK_BYTES];
+            let is_read = storage.read_at(place, &mut block).is_ok();
+            is_read && matches!(Self::decode(&block), Ok(Some(_)))
+        };
+        // A copy that is not intact comes first.
+        let order =
+            if is_intact(first) && !is_intact(second) { [second, first] } else { [first, second] };
+        let block = self.encode();
+        for place in order {
+            storage.write_at(place, &block)?;
+            storage.sync()?;
+        }
+        Ok(())
+    }
+
     /// Return the region of a volume, in bytes of the flash.
     ///
     /// # Errors

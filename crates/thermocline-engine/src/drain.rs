@@ -18,7 +18,7 @@ use crate::driver::{Completion, Driver};
 use crate::format::checksum;
 use crate::memory::{FrameId, Frames};
 use crate::operation::{
-    Device, DeviceError, Operation, OperationId, OperationKind, OperationParts,
+    Copies, Device, DeviceError, Member, Operation, OperationId, OperationKind, OperationParts,
 };
 use crate::recovery::{Flash, FlashError};
 use crate::storage::Storage;
@@ -188,6 +188,8 @@ struct Moving {
     window: usize,
     /// The pages that it moves, by their positions in the window.
     pages: Run,
+    /// Device of a mirrored flash that is read.
+    copies: Copies,
 }
 
 type Run = SmallVec<[usize; 1]>;
@@ -243,7 +245,12 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
             // The worker that failed says why.
             return Ok(());
         }
-        self.start(Moving { kind: OperationKind::Sync, window: 0, pages: Run::new() });
+        self.start(Moving {
+            kind: OperationKind::Sync,
+            window: 0,
+            pages: Run::new(),
+            copies: Copies::Both,
+        });
         while done.is_empty() {
             self.driver.wait(&mut done);
         }
@@ -286,7 +293,8 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
     }
 
     fn queue(&mut self, device: Device, kind: OperationKind, window: usize, runs: Vec<Run>) {
-        let moving = runs.into_iter().map(|pages| Moving { kind, window, pages });
+        let moving =
+            runs.into_iter().map(|pages| Moving { kind, window, pages, copies: Copies::Both });
         self.waiting[device as usize].extend(moving);
     }
 
@@ -307,11 +315,20 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
             first.map_or(0, |&first| self.offset_bytes(device, moving.window, first));
         let frames = moving.pages.iter().map(|&at| self.frame(moving.window, at)).collect();
         let length_bytes = (moving.pages.len() * self.frames.frame_bytes()) as u64;
-        let kind = moving.kind;
+        let (kind, copies, is_final) = (moving.kind, moving.copies, false);
         self.in_flight[device as usize] += 1;
         let id = u32::try_from(self.flying.insert(moving)).expect("few operations are in flight");
         let id = OperationId(id);
-        let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
+        let parts = OperationParts {
+            id,
+            device,
+            kind,
+            offset_bytes,
+            length_bytes,
+            frames,
+            copies,
+            is_final,
+        };
         self.driver.start(Operation::of_shard(parts, self.frames));
     }
 
@@ -332,7 +349,7 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
 
     /// Takes a completion, and says for how many pages nothing is left to do.
     fn complete(&mut self, (operation, result): Completion) -> u64 {
-        let Moving { kind, window, pages } = self.flying.remove(operation.id.0 as usize);
+        let Moving { kind, window, pages, copies } = self.flying.remove(operation.id.0 as usize);
         self.in_flight[device_of(kind) as usize] -= 1;
         let mut done_pages = 0;
         match (kind, result) {
@@ -345,6 +362,14 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
             (OperationKind::Read, result) => {
                 for &at in &pages {
                     let is_lost = result.is_err() || !self.is_intact(window, at);
+                    if is_lost && copies == Copies::Both {
+                        // The other device of a mirrored flash may have it.
+                        self.opened_mut(window).operations_left += 1;
+                        let copies = Copies::One(Member::Second);
+                        let again = Moving { kind, window, pages: smallvec![at], copies };
+                        self.waiting[Device::Flash as usize].push_back(again);
+                        continue;
+                    }
                     self.opened_mut(window).pages[at].is_lost = is_lost;
                     done_pages += u64::from(is_lost);
                 }

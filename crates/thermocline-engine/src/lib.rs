@@ -42,6 +42,7 @@ pub mod format;
 mod ids;
 mod lent;
 mod memory;
+mod mirror;
 mod offline;
 mod operation;
 mod options;
@@ -70,8 +71,14 @@ pub use format::Layout;
 pub use format::superblock::Superblock;
 pub use lent::Lent;
 pub use memory::{ALIGNMENT_BYTES, FrameId, Frames};
+pub use mirror::{
+    Asked, FoundMember, Keeper, Label, MEMBER_HEAD_BYTES, Mirror, MirrorError, MirrorStorage,
+    Noted, Pairing, Place as MemberPlace, Resilvered, reconcile, resilver,
+};
 pub use offline::{Check, Contents};
-pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind, OperationParts};
+pub use operation::{
+    Copies, Device, DeviceError, Member, Operation, OperationId, OperationKind, OperationParts,
+};
 pub use options::{Cleaning, Leaving, Options, OptionsError, PolicyOptions, WriteMode};
 pub use page_ranges::PageRanges;
 pub use recovery::{Flash, FlashError};

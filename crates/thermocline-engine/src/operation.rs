@@ -22,6 +22,39 @@ pub enum Device {
     Backing,
 }
 
+/// One of the two devices of a mirrored flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Member {
+    /// The one that was set up as the first.
+    First = 0,
+    /// The one that was set up as the second.
+    Second = 1,
+}
+
+impl Member {
+    /// Both, in order.
+    pub const EACH: [Self; 2] = [Self::First, Self::Second];
+
+    /// Return the other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+}
+
+/// Devices of a mirrored flash that an operation concerns. A flash of one device is concerned by all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Copies {
+    /// Both; a read may take any.
+    #[default]
+    Both,
+    /// Only this one, as long as the flash has it.
+    One(Member),
+}
+
 /// Action of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationKind {
@@ -102,6 +135,10 @@ pub struct OperationParts {
     /// zeroes, for devices that can only write; a zero that is longer uses them again from the first.
     /// Those of a discard mean nothing.
     pub frames: SmallVec<[FrameId; 2]>,
+    /// Devices of a mirrored flash that it concerns.
+    pub copies: Copies,
+    /// `true` if it is not tried again: where one of two devices fails it, that one has failed.
+    pub is_final: bool,
 }
 
 impl Deref for Operation {
@@ -138,8 +175,19 @@ impl Operation {
             offset_bytes: 0,
             length_bytes: 0,
             frames: SmallVec::new(),
+            copies: Copies::Both,
+            is_final: false,
         };
         Self { parts, allocation: NO_SHARD }
+    }
+
+    /// Return the same write or sync, for the other device of a mirrored flash.
+    ///
+    /// # Panics
+    /// If the operation is a read: two devices cannot fill the same frames.
+    pub(crate) fn twin(&self) -> Self {
+        assert!(self.kind != OperationKind::Read, "frames are filled once");
+        Self { parts: self.parts.clone(), allocation: self.allocation }
     }
 
     /// Panics if the operation is not for these frames. Every driver checks that before it takes an

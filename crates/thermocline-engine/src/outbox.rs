@@ -9,7 +9,7 @@ use thermocline_core::Nanos;
 
 use crate::counters::Purpose;
 use crate::memory::FrameId;
-use crate::operation::{Device, OperationKind};
+use crate::operation::{Copies, Device, OperationKind};
 
 /// One page between a frame and a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub(crate) struct Transfer {
     pub(crate) is_doubtful: bool,
     /// Number of times that it failed alone.
     pub(crate) failures: u8,
+    /// Devices of a mirrored flash that it concerns.
+    pub(crate) copies: Copies,
+    /// `true` if it is not tried again.
+    pub(crate) is_final: bool,
 }
 
 /// Purpose of a transfer.
@@ -215,7 +219,7 @@ fn goes_on(run: &Run, next: &Transfer) -> bool {
         OperationKind::Read | OperationKind::Write | OperationKind::Sync => RUN_PAGES_MAX,
     };
     run.len() < pages_max
-        && (next.device, next.kind) == (last.device, last.kind)
+        && (next.device, next.kind, next.copies) == (last.device, last.kind, last.copies)
         && next.position == last.position + 1
         && !(next.is_retry || last.is_retry)
 }

@@ -18,7 +18,9 @@ use crate::driver::files::sync_folder_of;
 use crate::epoch::End;
 use crate::fingerprint::{Fingerprint, Mark};
 use crate::format::EPOCH_LIMIT;
+use crate::mirror::Noted;
 use crate::offline::Contents;
+use crate::operation::Member;
 
 /// Contents of the note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,11 +166,31 @@ impl SideFile {
         }
     }
 
+    /// Read what the note at a path says of a mirrored flash; `None` if there is no note, or it says nothing.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn noted(note: &Path) -> Result<Option<Noted>, SideFileError> {
+        match fs::read_to_string(note) {
+            Ok(text) => Ok(split_mirror(&text).1),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(SideFileError::Io { path: note.to_owned(), source }),
+        }
+    }
+
     /// Writes the note at a path, durably and at once.
     ///
     /// # Errors
     /// If the operating system reports an error.
     pub fn store(&self, note: &Path) -> Result<(), SideFileError> {
+        self.store_with(note, None)
+    }
+
+    /// Writes the note with what it says of a mirrored flash.
+    ///
+    /// # Errors
+    /// If the operating system reports an error.
+    pub fn store_with(&self, note: &Path, noted: Option<Noted>) -> Result<(), SideFileError> {
         let path = note.to_owned();
         let mut new = path.clone().into_os_string();
         new.push(".new");
@@ -176,7 +198,7 @@ impl SideFile {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(0o600);
             let mut file = options.open(&new)?;
-            file.write_all(self.text().as_bytes())?;
+            file.write_all((self.text() + &mirror_line(noted)).as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
             sync_folder_of(&path)
@@ -279,6 +301,7 @@ impl SideFile {
     }
 
     fn parse(text: &str) -> Option<Self> {
+        let (text, _) = split_mirror(text);
         let mut lines = text.lines().peekable();
         let is_former = match lines.next()? {
             "thermocline 1" => true,
@@ -311,6 +334,32 @@ impl SideFile {
         let is_whole = lines.next().is_none() && (!is_former || is_former_whole);
         is_whole.then_some(Self { cache, epoch, has_dirty, begins, end })
     }
+}
+
+/// Return the last line of the note of a mirrored flash.
+fn mirror_line(noted: Option<Noted>) -> String {
+    noted.map_or_else(String::new, |Noted { generation, alone }| match alone {
+        None => format!("mirror {generation}\n"),
+        Some(Member::First) => format!("mirror {generation} first\n"),
+        Some(Member::Second) => format!("mirror {generation} second\n"),
+    })
+}
+
+/// Return a note without that line, and what the line says.
+fn split_mirror(text: &str) -> (&str, Option<Noted>) {
+    let parse = || {
+        let before = text.strip_suffix('\n')?;
+        let start = before.rfind('\n')? + 1;
+        let said = before[start..].strip_prefix("mirror ")?;
+        let (generation, alone) = match said.split_once(' ') {
+            None => (said, None),
+            Some((generation, "first")) => (generation, Some(Member::First)),
+            Some((generation, "second")) => (generation, Some(Member::Second)),
+            Some(_) => return None,
+        };
+        Some((start, Noted { generation: generation.parse().ok()?, alone }))
+    };
+    parse().map_or((text, None), |(start, noted)| (&text[..start], Some(noted)))
 }
 
 /// Return a fingerprint from its line, and the line of its mark if there is one.
@@ -352,6 +401,12 @@ mod tests {
             for (has_dirty, begins) in [(false, None), (false, Some(8)), (true, Some(9))] {
                 let note = SideFile { cache, epoch: 7, has_dirty, begins, end };
                 assert_eq!(SideFile::parse(&note.text()), Some(note), "{}", note.text());
+                for alone in [None, Some(Member::First), Some(Member::Second)] {
+                    let noted = Noted { generation: 12, alone };
+                    let text = note.text() + &mirror_line(Some(noted));
+                    assert_eq!(SideFile::parse(&text), Some(note), "{text}");
+                    assert_eq!(split_mirror(&text).1, Some(noted), "{text}");
+                }
                 // A part of a note is none, or says less; more than a note is none.
                 assert_eq!(SideFile::parse(&(note.text() + "more\n")), None);
             }

@@ -18,6 +18,13 @@ pub trait Storage {
     /// If the device reports an error, or ends before.
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()>;
 
+    /// Fills `bytes` from another copy than [`read_at`](Self::read_at) does, if the device has one. Returns `None`
+    /// if it has not.
+    #[expect(unused_variables, reason = "most devices have one copy")]
+    fn read_other(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> Option<io::Result<()>> {
+        None
+    }
+
     /// Writes `bytes` to a position; offset and length are multiples of 4096.
     ///
     /// # Errors
@@ -114,6 +121,11 @@ impl Storage for Section<'_> {
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         let place = self.place(offset_bytes, bytes.len())?;
         self.storage.read_at(place, bytes)
+    }
+
+    fn read_other(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> Option<io::Result<()>> {
+        let place = self.place(offset_bytes, bytes.len()).ok()?;
+        self.storage.read_other(place, bytes)
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {

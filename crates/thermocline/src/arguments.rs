@@ -452,6 +452,12 @@ pub(crate) struct ServeOptions {
     /// Set up the flash again, and discard its contents
     #[arg(long)]
     pub(crate) force_init: bool,
+    /// Start with one device of a mirrored flash if the other one is missing or outdated
+    #[arg(long)]
+    pub(crate) degraded: bool,
+    /// Copy a mirrored flash to its other device first, if that is blank or outdated
+    #[arg(long)]
+    pub(crate) resilver: bool,
 }
 
 /// Check a file that the command writes: faults of its folder are reported before anything is

@@ -8,9 +8,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
-use thermocline_engine::{SideFile, SideFileError};
+use thermocline_engine::{Noted, SideFile, SideFileError};
 use tracing::warn;
 
 /// The state directory of root.
@@ -29,12 +30,60 @@ pub(crate) struct NotePlace {
     twins: Vec<PathBuf>,
     /// `true` if its folder is made if it is not there.
     is_in_state_dir: bool,
+    /// What it says of a mirrored flash.
+    mirror: Option<NotedMirror>,
+}
+
+/// What all notes of a mirrored flash say of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NotedMirror(Arc<Mutex<MirrorNotes>>);
+
+#[derive(Debug, Default)]
+struct MirrorNotes {
+    noted: Option<Noted>,
+    places: Vec<NotePlace>,
+}
+
+impl NotedMirror {
+    /// Say that from now on, and at once in every note that is there.
+    ///
+    /// # Errors
+    /// If a note cannot be read or written.
+    pub(crate) fn set(&self, noted: Noted) -> Result<(), SideFileError> {
+        let mut notes = self.lock();
+        notes.noted = Some(noted);
+        for place in &notes.places {
+            if let Some(note) = place.load()? {
+                place.store_saying(note, Some(noted))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Let a note say it, too.
+    pub(crate) fn add(&self, place: &mut NotePlace) {
+        let mut notes = self.lock();
+        if !notes.places.iter().any(|known| known.path == place.path) {
+            notes.places.push(place.clone());
+        }
+        place.mirror = Some(self.clone());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MirrorNotes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl NotePlace {
     /// Create a note at this path.
     pub(crate) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned(), former: vec![], twins: vec![], is_in_state_dir: false }
+        Self {
+            path: path.to_owned(),
+            former: vec![],
+            twins: vec![],
+            is_in_state_dir: false,
+            mirror: None,
+        }
     }
 
     /// Return the note of a file or a block device.
@@ -118,12 +167,38 @@ impl NotePlace {
     /// # Errors
     /// If the operating system reports an error.
     pub(crate) fn store(&self, note: SideFile) -> Result<(), SideFileError> {
+        match &self.mirror {
+            None => self.store_saying(note, None),
+            Some(mirror) => {
+                // Nothing comes between what is said of the members and the note.
+                let notes = mirror.lock();
+                self.store_saying(note, notes.noted)
+            }
+        }
+    }
+
+    /// Return what the note says of a mirrored flash.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(crate) fn noted(&self) -> Result<Option<Noted>, SideFileError> {
+        let mut newest: Option<Noted> = None;
+        for path in [&self.path].into_iter().chain(&self.twins).chain(&self.former) {
+            let noted = SideFile::noted(path)?;
+            if noted.map(|it| it.generation) > newest.map(|it| it.generation) {
+                newest = noted;
+            }
+        }
+        Ok(newest)
+    }
+
+    fn store_saying(&self, note: SideFile, noted: Option<Noted>) -> Result<(), SideFileError> {
         let io = |source| SideFileError::Io { path: self.path.clone(), source };
         if let Some(folder) = self.path.parent().filter(|_| self.is_in_state_dir) {
             make_folder(folder).map_err(io)?;
         }
         for path in self.twins.iter().chain([&self.path]) {
-            note.store(path)?;
+            note.store_with(path, noted)?;
         }
         for path in &self.former {
             match fs::remove_file(path) {

@@ -201,14 +201,18 @@ impl DeviceFile {
     }
 
     /// Makes a file at least this long, of space that its file system sets aside for it where that is
-    /// possible. A block device stays as it is; so does a region, which lies in a file that is long enough.
+    /// possible. A block device stays as it is; so does a region with an end, which lies in a file that is long
+    /// enough.
     ///
     /// # Errors
     /// If the operating system reports an error, as when there is not enough space.
     pub fn reserve(&self, size_bytes: u64) -> io::Result<()> {
-        if self.region.is_some() {
-            return Ok(());
-        }
+        let size_bytes = match &self.region {
+            None => size_bytes,
+            // Only the beginning of the file is left out.
+            Some(region) if region.end == u64::MAX => region.start + size_bytes,
+            Some(_) => return Ok(()),
+        };
         let metadata = self.file.metadata()?;
         if !metadata.is_file() || metadata.len() >= size_bytes {
             return Ok(());
@@ -503,6 +507,8 @@ fn whole(frames: &Frames, kind: OperationKind, offset_bytes: u64, length: usize)
         offset_bytes,
         length_bytes: length as u64,
         frames: smallvec::smallvec![crate::memory::FrameId(0)],
+        copies: crate::operation::Copies::Both,
+        is_final: false,
     };
     Operation::of_shard(parts, frames)
 }

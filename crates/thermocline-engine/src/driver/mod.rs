@@ -1,9 +1,12 @@
 //! Drivers perform the operations that a [`Shard`](crate::Shard) asks for.
 
 pub mod files;
+pub mod flash;
 #[cfg(target_os = "linux")]
 pub mod joint;
 pub mod memory;
+#[cfg(target_os = "linux")]
+pub mod mirror;
 #[cfg(target_os = "linux")]
 pub mod split;
 #[cfg(target_os = "linux")]

@@ -464,7 +464,17 @@ mod tests {
         let frames = [FrameId(frame)].into_iter().collect();
         let (device, offset_bytes) = (Device::Backing, u64::from(id) * PAGE);
         let (id, length_bytes) = (OperationId(id), PAGE);
-        let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
+        let (copies, is_final) = (crate::operation::Copies::Both, false);
+        let parts = OperationParts {
+            id,
+            device,
+            kind,
+            offset_bytes,
+            length_bytes,
+            frames,
+            copies,
+            is_final,
+        };
         Operation::of_shard(parts, pool)
     }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::directory::DirectoryError;
 use crate::shard_map::ShardMap;
 
 /// Reason why a flash cannot be used.
@@ -39,6 +40,14 @@ pub enum FlashError {
     /// Several volumes share it.
     #[error("several volumes share this flash: name one of them, or check the path")]
     HasVolumes,
+    /// It is one of two devices.
+    #[error(
+        "this is one of the two devices of a mirrored flash: name both, the other one as its mirror"
+    )]
+    IsMember,
+    /// The directory of its volumes cannot be read.
+    #[error(transparent)]
+    Directory(Box<DirectoryError>),
     /// It is a cache of another version.
     #[error(
         "the flash has format {found}, this program reads formats up to {}: drain it with the version \

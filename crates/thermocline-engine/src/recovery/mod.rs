@@ -25,6 +25,7 @@ use crate::epoch::Begin;
 use crate::format::superblock::{Superblock, Unreadable};
 use crate::format::table::{Row, SLOTS_PER_BLOCK};
 use crate::format::{self, BLOCK_BYTES, Layout};
+use crate::mirror::Label;
 use crate::shard_map::{ShardMap, Share};
 use crate::storage::{AlignedBytes, Storage};
 
@@ -299,11 +300,13 @@ pub(crate) fn read_superblock(
     let mut found = vec![];
     let mut failure = None;
     let mut has_volumes = false;
+    let mut is_member = false;
     for place in 0..2 {
         let mut block = vec![0; BLOCK_BYTES];
         match storage.read_at(Layout::superblock_offset_bytes(place), &mut block) {
             Ok(()) => {
                 has_volumes |= Directory::begins(&block);
+                is_member |= Label::begins(&block);
                 let decoded = Superblock::decode(&block).and_then(|superblock| {
                     let is_here = superblock.share.index == index;
                     is_here.then_some(superblock).ok_or(Unreadable::Torn)
@@ -333,6 +336,7 @@ pub(crate) fn read_superblock(
     Err(match format {
         Some(found) => FlashError::Format { found },
         None if has_volumes => FlashError::HasVolumes,
+        None if is_member => FlashError::IsMember,
         None if faults.contains(&Unreadable::Torn) => FlashError::Damaged,
         None if faults.contains(&Unreadable::Foreign) => FlashError::Foreign,
         None if is_blank(storage)? => FlashError::Empty,
@@ -342,7 +346,7 @@ pub(crate) fn read_superblock(
 
 /// Return `true` if a device without a superblock was never used, as far as its head and its tail tell:
 /// file systems and volume managers leave the first bytes alone, and some keep their labels at the end.
-fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
+pub(crate) fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
     let size_bytes = storage.size_bytes()?;
     let whole_blocks = size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
     let tail = whole_blocks.saturating_sub(BLANK_TAIL_BYTES).max(BLANK_HEAD_BYTES);

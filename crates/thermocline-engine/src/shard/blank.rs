@@ -21,7 +21,7 @@ use super::request::Building;
 use super::write_backs::REST;
 use super::{Event, InFlight, Place, Shard};
 use crate::entry::{Capture, Entry, EntryId};
-use crate::operation::{Device, Operation, OperationKind, OperationParts};
+use crate::operation::{Copies, Device, Operation, OperationKind, OperationParts};
 use crate::request::RequestError;
 
 /// Ranges that the engine remembers; a request that needs one more waits for a sync.
@@ -498,6 +498,8 @@ impl Shard {
             offset_bytes: pages.start * page_bytes,
             length_bytes,
             frames: SmallVec::from_slice(&[self.zero_frame]),
+            copies: Copies::Both,
+            is_final: false,
         };
         Some(Operation::of_shard(parts, self.pool.frames()))
     }

@@ -78,10 +78,18 @@ impl Shard {
             (Ok(()), None) if std::mem::take(&mut self.fetches[key].is_outdated) => {
                 self.push_fetch(key, Purpose::Policy, true);
             }
-            (Ok(()), _) if is_intact => self.fetched(key),
+            (Ok(()), _) if is_intact => {
+                let is_half = self.fetches[key].is_from_other;
+                self.fetched(key);
+                if is_half {
+                    self.write_back_half(page);
+                }
+            }
+            // Of a mirrored flash, the device that had it may have gone, or have been replaced.
+            (Ok(()), Some(slot)) if self.may_lack(slot) => self.slot_lacks_page(key, slot),
             (_, Some(slot)) => {
                 self.counters.checksum_errors += u64::from(result.is_ok());
-                self.slots.condemn(slot);
+                self.condemn(slot);
                 self.slot_unreadable(key, slot);
                 self.flash_operation_failed();
             }
@@ -132,7 +140,7 @@ impl Shard {
     }
 
     /// Handle a slot whose bytes are gone: the disk may have them; if not, they are lost.
-    fn slot_unreadable(&mut self, key: usize, slot: SlotId) {
+    pub(super) fn slot_unreadable(&mut self, key: usize, slot: SlotId) {
         let Fetch { page, version, is_current, .. } = self.fetches[key];
         let Some(id) = self.entry(page).filter(|_| is_current) else {
             // The page was replaced as a whole; who waits for the old bytes waits in vain.
@@ -242,7 +250,7 @@ impl Shard {
 
     /// Note that a part of the page was replaced; if it was replaced as a whole since, that changes
     /// nothing.
-    fn patched(
+    pub(super) fn patched(
         &mut self,
         id: Option<EntryId>,
         page: u64,

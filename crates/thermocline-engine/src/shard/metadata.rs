@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use crate::counters::Purpose;
 use crate::format::BLOCK_BYTES;
 use crate::memory::FrameId;
-use crate::operation::{Device, OperationId, OperationKind, OperationParts};
+use crate::operation::{Copies, Device, OperationId, OperationKind, OperationParts};
 
 /// A block of the journal or the table that is being written.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Block {
     offset_bytes: u64,
     /// Number of times that the write failed.
     pub(super) failures: u8,
+    /// `true` if it is not tried again.
+    pub(super) is_final: bool,
 }
 
 /// Kind of a block.
@@ -79,7 +81,7 @@ impl Metadata {
     /// If no frame is free.
     pub(super) fn new_block(&mut self, kind: BlockKind, offset_bytes: u64) -> Block {
         let frame = self.frames.pop().expect("blocks are bounded by the frames for them");
-        Block { kind, frame, offset_bytes, failures: 0 }
+        Block { kind, frame, offset_bytes, failures: 0, is_final: false }
     }
 
     /// Note that the block is written, or given up.
@@ -111,8 +113,17 @@ impl Metadata {
             }
             OwnOperation::Sync(_) => (OperationKind::Sync, 0, 0, smallvec![]),
         };
-        let (id, device) = (OperationId(0), operation.device());
-        Some((operation, OperationParts { id, device, kind, offset_bytes, length_bytes, frames }))
+        let parts = OperationParts {
+            id: OperationId(0),
+            device: operation.device(),
+            kind,
+            offset_bytes,
+            length_bytes,
+            frames,
+            copies: Copies::Both,
+            is_final: matches!(operation, OwnOperation::Block(Block { is_final: true, .. })),
+        };
+        Some((operation, parts))
     }
 
     /// Forget the flash, which is gone: nothing more is written to it, nor is it synced.

@@ -25,6 +25,7 @@ mod hosts;
 mod invariants;
 mod journal;
 mod metadata;
+mod mirroring;
 mod overdue;
 mod pins;
 mod places;
@@ -38,6 +39,7 @@ mod waiters;
 mod write_backs;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use slab::Slab;
 use smallvec::SmallVec;
@@ -49,6 +51,7 @@ use crate::entry::{Entries, Entry, EntryId};
 use crate::format::Layout;
 use crate::format::superblock::Superblock;
 use crate::memory::{FrameId, Frames, Pool};
+use crate::mirror::Mirror;
 use crate::operation::Operation;
 use crate::options::{META_FRAMES, Options, OptionsError};
 use crate::outbox::{Outbox, Run};
@@ -107,6 +110,8 @@ pub struct Shard {
     waiters: Waiters,
     metadata: Metadata,
     flash_faults: FlashFaults,
+    /// The two devices of the flash, if it is mirrored.
+    mirror: Option<Arc<Mirror>>,
     /// Pages whose newest bytes are lost.
     lost: BTreeSet<u64>,
     /// Pages that wait for a frame or a slot.
@@ -147,6 +152,8 @@ struct Fetch {
     is_doubtful: bool,
     /// `true` if the slot gave wrong bytes before, and is read again.
     was_wrong: bool,
+    /// `true` if the other device of a mirrored flash is read, because the first one failed.
+    is_from_other: bool,
     /// `true` if another client of the backing store has written the page since: it is read again.
     is_outdated: bool,
     waiters: SmallVec<[Waiter; 2]>,
@@ -270,6 +277,7 @@ impl Shard {
             waiters: Waiters::default(),
             metadata: Metadata::new(metadata),
             flash_faults: FlashFaults::default(),
+            mirror: None,
             lost: BTreeSet::new(),
             queue: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -302,7 +310,7 @@ impl Shard {
     }
 
     /// Return the memory that operations refer to, for the driver.
-    pub fn frames(&self) -> &std::sync::Arc<Frames> {
+    pub fn frames(&self) -> &Arc<Frames> {
         self.pool.frames()
     }
 

@@ -7,6 +7,8 @@
 //! * Wrong bytes are read again once.
 //! * A slot that fails for good is condemned. A block of the journal or the table that cannot be written
 //!   ends the use of the flash, because the promise that one damaged block costs nothing needs both copies.
+//! * Of a mirrored flash, what one device cannot read is read from the other one. A dirty page or a block
+//!   that one device cannot write for good ends the use of that device, and of no other.
 //! * What failed for good is counted against `flash_error_budget`. Beyond that the flash has failed, and
 //!   also when the condemned slots leave too few.
 
@@ -16,7 +18,8 @@ use thermocline_core::Nanos;
 
 use super::metadata::Block;
 use super::{Fetch, SPARE_SLOTS_MIN, Shard};
-use crate::operation::{Device, DeviceError, OperationKind};
+use crate::mirror::MEMBER_IS_GONE;
+use crate::operation::{Copies, Device, DeviceError, OperationKind};
 use crate::outbox::{Task, Transfer};
 
 /// Waiting times of an operation before each further try.
@@ -119,8 +122,16 @@ impl Shard {
             let is_write = transfer.kind == OperationKind::Write;
             self.flash_faults.succeeded(if is_write { Kind::SlotWrite } else { Kind::SlotRead });
         }
-        let Some(wait) = self.wait_before_retry(&transfer, result) else { return false };
+        let wait = self.wait_before_retry(&transfer, result);
+        let Some(wait) = wait.or_else(|| self.last_try(&mut transfer, result)) else {
+            return false;
+        };
         transfer.is_retry = true;
+        if let (Copies::One(member), Task::Fetch(key)) = (transfer.copies, transfer.task) {
+            let fetch = &mut self.fetches[key];
+            fetch.is_from_other = !fetch.is_from_other;
+            transfer.copies = Copies::One(member.other());
+        }
         match wait {
             Nanos(0) => self.outbox.push(transfer),
             Nanos(wait) => {
@@ -138,6 +149,9 @@ impl Shard {
         transfer: &Transfer,
         result: Result<(), DeviceError>,
     ) -> Option<Nanos> {
+        if self.mirror.is_some() && result == Err(MEMBER_IS_GONE) {
+            return Some(Nanos(0));
+        }
         if self.options.flash_error_budget == 0 {
             return None;
         }
@@ -149,12 +163,26 @@ impl Shard {
             if result.is_ok() || self.is_elsewhere(key) {
                 return None;
             }
+            if transfer.copies != Copies::Both && !self.fetches[key].is_from_other {
+                return Some(Nanos(0));
+            }
             return self.flash_faults.next_wait(Kind::SlotRead, transfer.failures);
         }
         if result.is_ok() || !self.flash.works() {
             return None;
         }
         self.flash_faults.next_wait(Kind::SlotWrite, transfer.failures)
+    }
+
+    /// Return the time that the last try of a write waits: there is one more if the flash is mirrored, which
+    /// ends the use of the device that fails it.
+    fn last_try(&self, transfer: &mut Transfer, result: Result<(), DeviceError>) -> Option<Nanos> {
+        let is_mirrored_write = transfer.kind == OperationKind::Write
+            && transfer.copies == Copies::Both
+            && self.has_both_devices();
+        let is_last = result.is_err() && is_mirrored_write && !transfer.is_final;
+        transfer.is_final |= is_last;
+        (is_last && self.flash.works()).then_some(Nanos(0))
     }
 
     /// Return `true` if the disk has what a fetch reads from a slot, or nobody waits for it.
@@ -177,11 +205,21 @@ impl Shard {
             return false;
         }
         self.count_error(Device::Flash);
-        if !self.flash.works() || self.options.flash_error_budget == 0 {
+        if !self.flash.works() {
             return false;
         }
-        let wait = self.flash_faults.next_wait(Kind::BlockWrite, block.failures);
-        let Some(Nanos(wait)) = wait else { return false };
+        let wait = match self.options.flash_error_budget {
+            0 => None,
+            _ => self.flash_faults.next_wait(Kind::BlockWrite, block.failures),
+        };
+        let Some(Nanos(wait)) = wait else {
+            let is_last = self.has_both_devices() && !block.is_final;
+            if is_last {
+                block.is_final = true;
+                self.push_block(block);
+            }
+            return is_last;
+        };
         block.failures += 1;
         self.flash_faults.wait_until(Nanos(self.now.0 + wait), Waiting::Block(block));
         true
@@ -208,6 +246,10 @@ impl Shard {
         let is_too_small = usable_slots < self.options.kept_slots() + SPARE_SLOTS_MIN;
         let failed = self.flash_faults.failed - self.flash_faults.failed_before;
         let is_over = failed > u64::from(self.options.flash_error_budget);
+        if is_over && !is_too_small && self.give_up_device() {
+            self.flash_faults.failed_before = self.flash_faults.failed;
+            return;
+        }
         if is_over || is_too_small {
             self.flash_failed();
         }

@@ -14,7 +14,7 @@
 use super::{Fetch, InFlight, Shard};
 use crate::counters::Purpose;
 use crate::entry::{Capture, EntryId, FetchId};
-use crate::operation::{Device, Operation, OperationId, OperationKind, OperationParts};
+use crate::operation::{Copies, Device, Operation, OperationId, OperationKind, OperationParts};
 use crate::outbox::{Task, Transfer};
 use crate::slots::SlotId;
 
@@ -62,6 +62,7 @@ impl Shard {
             is_write_back: purpose == Purpose::Cleaning,
             is_doubtful: false,
             was_wrong: false,
+            is_from_other: false,
             is_outdated: false,
             waiters: smallvec::SmallVec::new(),
         });
@@ -74,16 +75,16 @@ impl Shard {
     /// Hands a fetch to the outbox.
     pub(super) fn push_fetch(&mut self, fetch: usize, purpose: Purpose, is_retry: bool) {
         let Fetch { page, frame, slot, .. } = self.fetches[fetch];
-        let (device, position) = match slot {
+        let (device, position, copies) = match slot {
             Some(slot) => {
                 self.slots.pin(slot);
-                (Device::Flash, slot.0.into())
+                (Device::Flash, slot.0.into(), self.home_of(slot))
             }
             None => {
                 if let Some(id) = self.entry(page) {
                     self.entries[id].disk_reads += 1;
                 }
-                (Device::Backing, page)
+                (Device::Backing, page, Copies::Both)
             }
         };
         let (kind, task) = (OperationKind::Read, Task::Fetch(fetch));
@@ -98,6 +99,8 @@ impl Shard {
             is_retry,
             is_doubtful,
             failures: 0,
+            copies,
+            is_final: false,
         });
     }
 
@@ -206,6 +209,8 @@ impl Shard {
             is_retry: false,
             is_doubtful: false,
             failures: 0,
+            copies: Copies::Both,
+            is_final: false,
         });
     }
 
@@ -320,8 +325,16 @@ impl Shard {
         } + first.position * page_bytes;
         let frames = run.iter().map(|transfer| transfer.frame).collect();
         let id = self.start(InFlight::Run(run));
-        let (device, kind) = (first.device, first.kind);
-        let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
+        let parts = OperationParts {
+            id,
+            device: first.device,
+            kind: first.kind,
+            offset_bytes,
+            length_bytes,
+            frames,
+            copies: first.copies,
+            is_final: first.is_final,
+        };
         Some(Operation::of_shard(parts, self.pool.frames()))
     }
 

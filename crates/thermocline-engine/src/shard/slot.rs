@@ -21,7 +21,7 @@ use crate::counters::Purpose;
 use crate::entry::{Capture, EntryId, SlotWrite};
 use crate::format::checksum;
 use crate::format::journal::RecordKind;
-use crate::operation::{Device, DeviceError, OperationKind};
+use crate::operation::{Copies, Device, DeviceError, OperationKind};
 use crate::outbox::{Task, Transfer};
 use crate::slots::SlotId;
 
@@ -46,6 +46,9 @@ impl Shard {
         // Where writes fail, records would have to be taken back again and again.
         let is_early = is_awaited && !self.flash_faults.doubts_slot_writes();
         let record = is_early.then(|| self.record_early(id, slot));
+        // Only what the disk has durably may be on one device of a mirrored flash alone.
+        let is_clean = self.entries[id].disk_synced == version && record.is_none();
+        let copies = if is_clean { self.home_of(slot) } else { Copies::Both };
         let entry = &mut self.entries[id];
         let purpose = if entry.wants.flash { Purpose::Policy } else { Purpose::Durability };
         let capture = Capture { version, next: 0 };
@@ -62,6 +65,8 @@ impl Shard {
             is_retry: false,
             is_doubtful: false,
             failures: 0,
+            copies,
+            is_final: false,
         });
     }
 
@@ -122,7 +127,7 @@ impl Shard {
     /// there.
     fn slot_write_failed(&mut self, id: EntryId, write: SlotWrite) {
         // A slot that refused a write may hold anything, and may refuse again.
-        self.slots.condemn(write.slot);
+        self.condemn(write.slot);
         let entry = &mut self.entries[id];
         entry.wants.flash |= entry.on_flash && entry.frame.is_some();
         entry.wants.log |= entry.frame.is_some() && entry.disk_written < write.capture.version;

@@ -309,7 +309,7 @@ impl FlashSet {
 }
 
 /// Return the range of a region. A single one has the whole device.
-fn region_range(layout: &Layout, map: &ShardMap, shard: usize) -> Range<u64> {
+pub(crate) fn region_range(layout: &Layout, map: &ShardMap, shard: usize) -> Range<u64> {
     if map.shards() == 1 {
         return 0..layout.flash_bytes();
     }

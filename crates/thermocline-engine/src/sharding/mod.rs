@@ -16,6 +16,7 @@ mod start;
 mod syncs;
 
 pub use self::flash_set::FlashSet;
+pub(crate) use self::flash_set::region_range;
 pub use self::parts::{Part, Spanning};
 pub use self::start::FoundSet;
 pub use self::syncs::SharedSyncs;

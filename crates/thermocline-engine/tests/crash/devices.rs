@@ -12,11 +12,13 @@ use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::Completion;
 use thermocline_engine::driver::memory::transfer;
 use thermocline_engine::{
-    Device, DeviceError, Frames, Layout, Operation, OperationKind, ShardMap, SharedSyncs, Storage,
+    Device, DeviceError, Frames, Layout, Member, Operation, OperationKind, ShardMap, SharedSyncs,
+    Storage,
 };
 
 use crate::disk::Disk;
 use crate::faults::{Faults, Outage};
+use crate::mirror::Mirrored;
 use crate::witness::Witness;
 
 /// Both devices, and the operations in flight.
@@ -28,8 +30,11 @@ pub(crate) struct Devices {
     pub(crate) backing: Disk,
     pub(crate) first_bytes: u64,
     pub(crate) in_flight: Vec<Flying>,
+    pub(crate) shards: usize,
+    /// The second member of the flash; its regions follow those of the first one.
+    pub(crate) mirrored: Option<Rc<RefCell<Mirrored>>>,
     /// Syncs that several shards ask for, per device.
-    joint: [Joint; 2],
+    joint: [Joint; 3],
     pub(crate) time: u64,
     /// The clock of the world, for operations that hang.
     pub(crate) now_ns: u64,
@@ -115,6 +120,8 @@ impl Joint {
 pub(crate) struct Flying {
     /// Shard that asked for it; `None` if it is a sync for several shards.
     pub(crate) shard: Option<usize>,
+    /// Member of the flash.
+    pub(crate) member: Member,
     /// Copies of the devices share it; only the original completes it.
     pub(crate) operation: Rc<Operation>,
     started: u64,
@@ -140,7 +147,9 @@ impl Devices {
             backing: Disk::new(backing, backing_atom),
             first_bytes: 0,
             in_flight: vec![],
-            joint: [Joint::new(map.shards()), Joint::new(map.shards())],
+            shards: map.shards(),
+            mirrored: None,
+            joint: [(); 3].map(|()| Joint::new(map.shards())),
             time: 0,
             now_ns: 0,
             operations_left: u64::MAX,
@@ -184,39 +193,54 @@ impl Devices {
     }
 
     pub(crate) fn start(&mut self, shard: usize, frames: &Frames, operation: Operation) {
-        if operation.kind == OperationKind::Sync && self.regions.len() > 1 {
-            let joint = &mut self.joint[operation.device as usize];
+        let mirrored = self.mirrored.clone().filter(|_| operation.device == Device::Flash);
+        let Some(mirrored) = mirrored else {
+            return self.start_on(Member::First, shard, frames, operation);
+        };
+        let parts = mirrored.borrow_mut().fans[shard].split(operation);
+        for (member, part) in Member::EACH.into_iter().zip(parts) {
+            if let Some(part) = part {
+                self.start_on(member, shard, frames, part);
+            }
+        }
+    }
+
+    fn start_on(&mut self, member: Member, shard: usize, frames: &Frames, operation: Operation) {
+        if operation.kind == OperationKind::Sync && self.shards > 1 {
+            let joint = &mut self.joint[joint_of(operation.device, member)];
             joint.syncs.ask(shard);
             joint.waiting[shard].push_back(Rc::new(operation));
             self.begin_joint_syncs();
         } else {
-            self.fly(Some(shard), frames, operation);
+            self.fly(Some(shard), member, frames, operation);
         }
     }
 
     /// Begins the syncs for several shards that may begin.
     fn begin_joint_syncs(&mut self) {
-        for device in [Device::Flash, Device::Backing] {
-            if self.joint[device as usize].syncs.begin() {
-                self.fly(None, &Frames::new(1, 4096), Operation::sync(device));
+        for (device, member) in JOINT {
+            if self.joint[joint_of(device, member)].syncs.begin() {
+                self.fly(None, member, &Frames::new(1, 4096), Operation::sync(device));
             }
         }
     }
 
-    fn fly(&mut self, shard: Option<usize>, frames: &Frames, operation: Operation) {
+    fn fly(&mut self, shard: Option<usize>, member: Member, frames: &Frames, operation: Operation) {
         self.time += 1;
         let mut bytes = vec![];
         if is_write(operation.kind) {
             // SAFETY: the world passes the frames of the shard that gave it the operation.
             unsafe { operation.gather(frames, 0..operation.length_bytes, &mut bytes) };
         }
-        if operation.device == Device::Flash && is_write(operation.kind) {
+        let is_watched = self.mirrored.is_none();
+        if operation.device == Device::Flash && is_write(operation.kind) && is_watched {
             self.region(shard).witness.started(&bytes);
         }
         let held_until = self.held_until();
         let (started, is_dropped, is_refused) = (self.time, false, false);
         self.in_flight.push(Flying {
             shard,
+            member,
             operation: Rc::new(operation),
             started,
             bytes,
@@ -227,7 +251,10 @@ impl Devices {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && self.joint.iter().all(|joint| joint.ready.is_empty())
+        let has_held = |mirrored: &Rc<RefCell<Mirrored>>| mirrored.borrow().has_held();
+        self.in_flight.is_empty()
+            && self.joint.iter().all(|joint| joint.ready.is_empty())
+            && !self.mirrored.as_ref().is_some_and(has_held)
     }
 
     /// Return `true` if operations are in flight and none of them may complete yet.
@@ -260,14 +287,19 @@ impl Devices {
             return None;
         }
         self.misbehave();
-        if let Some(told) = self.tell() {
+        if let Some(told) = self.mirrored.as_ref().and_then(|it| it.borrow_mut().next_held()) {
             return Some(told);
+        }
+        if let Some((shard, member, operation, result)) = self.tell() {
+            return self.joined(shard, member, operation, result);
         }
         let flying = self.choose()?;
         self.time += 1;
         let (shard, operation) = (flying.shard, Rc::clone(&flying.operation));
+        let member = flying.member;
         let result = if flying.is_refused || self.fails(&flying) {
-            if operation.kind == OperationKind::Sync && !flying.is_refused {
+            let drops = operation.device == Device::Backing || self.mirrored.is_none();
+            if operation.kind == OperationKind::Sync && !flying.is_refused && drops {
                 self.fail_sync(operation.device);
             }
             drop(flying);
@@ -277,24 +309,51 @@ impl Devices {
             Ok(())
         };
         if let Some(shard) = shard {
-            return Some((shard, (given_back(operation), result)));
+            return self.joined(shard, member, given_back(operation), result);
         }
-        self.joint[operation.device as usize].done(result);
+        self.joint[joint_of(operation.device, member)].done(result);
         self.begin_joint_syncs();
         None
     }
 
+    /// Return the region that an operation of a shard is on.
+    fn region_of(&self, flying: &Flying) -> Option<usize> {
+        flying.shard.map(|shard| flying.member as usize * self.shards + shard)
+    }
+
+    /// Make durable what a member completed before that time.
+    pub(crate) fn sync_member(&mut self, member: Member, time: u64) {
+        let first = member as usize * self.shards;
+        for region in &mut self.regions[first..first + self.shards] {
+            region.disk.sync(time);
+        }
+    }
+
     /// Inform a shard that a sync for several is done, now or later.
-    fn tell(&mut self) -> Option<(usize, Completion)> {
-        for device in [Device::Flash, Device::Backing] {
-            if self.joint[device as usize].ready.is_empty() || self.random.bits().is_multiple_of(2)
-            {
+    fn tell(&mut self) -> Option<(usize, Member, Operation, Result<(), DeviceError>)> {
+        for (device, member) in JOINT {
+            let joint = joint_of(device, member);
+            if self.joint[joint].ready.is_empty() || self.random.bits().is_multiple_of(2) {
                 continue;
             }
-            let (shard, operation, result) = self.joint[device as usize].ready.pop_front()?;
-            return Some((shard, (given_back(operation), result)));
+            let (shard, operation, result) = self.joint[joint].ready.pop_front()?;
+            return Some((shard, member, given_back(operation), result));
         }
         None
+    }
+
+    /// Return what a shard is told when a member has done its part.
+    fn joined(
+        &mut self,
+        shard: usize,
+        member: Member,
+        operation: Operation,
+        result: Result<(), DeviceError>,
+    ) -> Option<(usize, Completion)> {
+        let mirrored = self.mirrored.clone().filter(|_| operation.device == Device::Flash);
+        let Some(mirrored) = mirrored else { return Some((shard, (operation, result))) };
+        let joined = mirrored.borrow_mut().fans[shard].join(member, operation, result);
+        joined.map(|completion| (shard, completion))
     }
 
     /// Takes out the operation that completes next: the oldest one rather often, or some would wait for
@@ -309,7 +368,8 @@ impl Devices {
     }
 
     fn perform(&mut self, frames: impl Fn(usize) -> Arc<Frames>, flying: Flying) {
-        let Flying { shard, operation, started, bytes, is_dropped, .. } = flying;
+        let region = self.region_of(&flying);
+        let Flying { shard, operation, started, bytes, is_dropped, member, .. } = flying;
         let frames = || frames(shard.expect("only syncs are nobody's"));
         let (time, device) = (self.time, operation.device);
         let start = self.start_of(&operation);
@@ -326,9 +386,12 @@ impl Devices {
                 }
                 match device {
                     _ if is_dropped => {}
-                    Device::Flash => self.write_flash(shard.unwrap_or(0), start, &bytes),
+                    Device::Flash => self.write_flash(region.unwrap_or(0), start, &bytes),
                     Device::Backing => self.backing.write(time, start, &bytes),
                 }
+            }
+            OperationKind::Sync if self.mirrored.is_some() && device == Device::Flash => {
+                self.sync_member(member, started);
             }
             OperationKind::Sync => {
                 for disk in self.disks(device) {
@@ -339,7 +402,7 @@ impl Devices {
                 }
             }
             OperationKind::Read => {
-                let mut read = self.disk(shard, device).now[start..end].to_vec();
+                let mut read = self.disk(region, device).now[start..end].to_vec();
                 let errors = self.faults.flash_errors;
                 let spoil = errors > 0
                     && device == Device::Flash
@@ -430,8 +493,9 @@ impl Devices {
                 self.discard(start..end);
             }
             if is_write(flying.operation.kind) && !flying.is_refused {
-                self.make_readable(flying.shard, &flying.operation);
-                self.disk(flying.shard, flying.operation.device).cut_off(time, start, flying.bytes);
+                let region = self.region_of(&flying);
+                self.make_readable(region, &flying.operation);
+                self.disk(region, flying.operation.device).cut_off(time, start, flying.bytes);
             }
         }
         let mut random = SplitMix64::new(self.random.bits());
@@ -444,13 +508,13 @@ impl Devices {
     }
 
     /// Return the distance from one region of the flash to the next, in bytes.
-    fn region_bytes(&self) -> u64 {
+    pub(crate) fn region_bytes(&self) -> u64 {
         let bytes = self.regions[0].disk.now.len() as u64;
-        if self.regions.len() == 1 { bytes } else { bytes.next_multiple_of(1 << 20) }
+        if self.shards == 1 { bytes } else { bytes.next_multiple_of(1 << 20) }
     }
 
     fn whole_flash_bytes(&self) -> u64 {
-        self.region_bytes() * self.regions.len() as u64
+        self.region_bytes() * self.shards as u64
     }
 
     /// Replace the flash that failed by another.
@@ -477,12 +541,26 @@ impl Devices {
         if std::mem::take(&mut self.is_unreadable_once) {
             self.regions.iter_mut().for_each(|region| region.unreadable.clear());
         }
-        let shards = self.regions.len();
-        self.joint = [Joint::new(shards), Joint::new(shards)];
+        self.joint = [(); 3].map(|()| Joint::new(self.shards));
         self.operations_left = u64::MAX;
         self.was_refused = false;
         // The next process has a connection of its own.
         self.next_sync_fails = false;
+    }
+}
+
+/// Devices whose syncs several shards share.
+const JOINT: [(Device, Member); 3] = [
+    (Device::Flash, Member::First),
+    (Device::Backing, Member::First),
+    (Device::Flash, Member::Second),
+];
+
+const fn joint_of(device: Device, member: Member) -> usize {
+    match (device, member) {
+        (Device::Flash, Member::First) => 0,
+        (Device::Backing, _) => 1,
+        (Device::Flash, Member::Second) => 2,
     }
 }
 

@@ -91,6 +91,9 @@ impl Devices {
     pub(crate) fn misbehave(&mut self) {
         let faults = self.faults;
         self.advance_outage();
+        if let Some(mirrored) = &self.mirrored {
+            mirrored.borrow_mut().misbehave(self.time);
+        }
         if self.happens(faults.backing_outages) {
             self.begin_outage(Device::Backing, false);
         }
@@ -169,6 +172,11 @@ impl Devices {
         if self.is_out(operation.device, operation.kind, start) {
             return true;
         }
+        if operation.device == Device::Flash
+            && let Some(mirrored) = &self.mirrored
+        {
+            return mirrored.borrow().fails(flying.member, self.time);
+        }
         let is_sync = operation.kind == OperationKind::Sync;
         match operation.device {
             Device::Flash => self.faults.flash_gone || self.is_unreadable(flying),
@@ -234,6 +242,9 @@ impl Devices {
     pub(crate) fn write_flash(&mut self, at: usize, start: usize, bytes: &[u8]) {
         let end = start + bytes.len();
         let (time, faults) = (self.time, self.faults);
+        if self.mirrored.is_some() {
+            return self.regions[at].disk.write(time, start, bytes);
+        }
         let region = &mut self.regions[at];
         region.unreadable.retain(|block| !(start..end).contains(block));
         if start < region.witness.slots_start() {

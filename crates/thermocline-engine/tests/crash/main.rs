@@ -26,6 +26,7 @@ mod exchange;
 mod faults;
 mod growth;
 mod million;
+mod mirror;
 mod oracle;
 mod plan;
 #[path = "../policies/mod.rs"]
@@ -46,7 +47,7 @@ const SEEDS: u64 = 300;
 /// Number of crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind {
         name: "what_was_durable_survives_every_crash",
         plan: Plan::crashes,
@@ -118,6 +119,12 @@ const KINDS: [Kind; 13] = [
         plan: Plan::kills,
         run: enumerate::run,
         part: 40,
+    },
+    Kind {
+        name: "losing_one_of_two_flash_devices_loses_nothing",
+        plan: Plan::mirrored,
+        run: mirror::run,
+        part: 1,
     },
     Kind {
         name: "a_start_is_refused_or_serves_the_newest",
@@ -201,6 +208,11 @@ fn devices_that_hang_hold_up_no_request_for_long() {
 #[test]
 fn a_recovery_that_crashes_anywhere_loses_nothing() {
     run("a_recovery_that_crashes_anywhere_loses_nothing");
+}
+
+#[test]
+fn losing_one_of_two_flash_devices_loses_nothing() {
+    run("losing_one_of_two_flash_devices_loses_nothing");
 }
 
 #[test]

@@ -113,6 +113,11 @@ impl Plan {
         Self { kills: true, crashes: 6, ..Self::crashes(seed) }
     }
 
+    /// Plan a flash of two devices, of which one fails now and then.
+    pub(crate) fn mirrored(seed: u64) -> Self {
+        Self { crashes: 6, resizes: false, ..Self::crashes(seed) }
+    }
+
     /// Plan syncs of the backing store that fail, and drop writes; or a server whose connection is
     /// lost, with everything that it had not synced.
     pub(crate) fn failed_syncs(seed: u64) -> Self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thermocline_engine::driver::Driver as _;
 use thermocline_engine::{
-    Device, FrameId, Frames, Operation, OperationId, OperationKind, OperationParts, Storage,
+    Copies, Device, FrameId, Frames, Operation, OperationId, OperationKind, OperationParts, Storage,
 };
 
 use super::{BackingError, NbdBacking, NbdDriver};
@@ -63,6 +63,8 @@ unsafe fn operation(
         offset_bytes,
         length_bytes: length as u64,
         frames: [FrameId(0)].into_iter().collect(),
+        copies: Copies::Both,
+        is_final: false,
     };
     // SAFETY: no shard has the frame, and the caller says that no operation uses it.
     unsafe { Operation::new(parts, frames) }

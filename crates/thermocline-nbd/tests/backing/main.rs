@@ -102,6 +102,8 @@ fn operation(
         offset_bytes: page as u64 * PAGE,
         length_bytes: pages as u64 * PAGE,
         frames: (first..first + pages).map(frame).collect(),
+        copies: thermocline_engine::Copies::Both,
+        is_final: false,
     };
     // SAFETY: no shard has these frames, and a test starts one operation at a time on each.
     unsafe { Operation::new(parts, pool) }

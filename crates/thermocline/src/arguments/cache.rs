@@ -15,6 +15,12 @@ pub(crate) struct CacheOptions {
     /// Folder of the notes of block devices, as `state_dir` of the server's configuration
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// The second device of a mirrored flash
+    #[arg(long, global = true, value_name = "DEVICE")]
+    pub(crate) mirror: Option<PathBuf>,
+    /// Use one device of a mirrored flash if the other one is missing or outdated
+    #[arg(long, global = true, requires = "mirror")]
+    pub(crate) degraded: bool,
     /// The volume of the flash or of the server, if there are several
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) volume: Option<String>,

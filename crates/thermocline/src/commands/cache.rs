@@ -13,9 +13,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{
-    DrainOptions, DrainProgress, Drained, End, Fingerprint, FlashSet, Found, FoundFlash, FoundSet,
-    Frames, Intent, Mark, Notice, Plan, SideFile, SideFileError, Step, Storage as _, Uuid,
+    Asked, DrainOptions, DrainProgress, Drained, End, Fingerprint, FlashSet, Found, FoundFlash,
+    FoundSet, Frames, Intent, Mark, Notice, Plan, SideFile, SideFileError, Step, Storage as _,
+    Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver, NbdStorage};
 use thermocline_nbd::uri::NbdUri;
@@ -25,7 +27,8 @@ use crate::backing::BackingLocation;
 use crate::bytes::ByteRange;
 use crate::commands::serve::config::{IoEngine, Volumes};
 use crate::commands::serve::control::{self, ReplaceOrder};
-use crate::commands::serve::devices::{AnyDriver, drive_files, drive_nbd};
+use crate::commands::serve::devices::{AnyDriver, drive_both, drive_files, drive_flash, drive_nbd};
+use crate::commands::serve::mirrored::{Pair, Wanted};
 use crate::commands::serve::ranges::{RangeOrder, RangeWord};
 use crate::note::NotePlace;
 use crate::output;
@@ -39,9 +42,13 @@ const DRAIN_WORKERS_MAX: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 pub(crate) fn run(options: &CacheOptions) -> Result<String> {
     let state_dir = options.state_dir.as_deref();
     let volume = options.volume.as_deref();
+    let at = |path| {
+        let mirror = options.mirror.as_deref();
+        Place { path, volume, mirror, allows_degraded: options.degraded }
+    };
     match &options.command {
-        CacheCommand::Inspect { flash, json } => inspect((flash, volume), *json),
-        CacheCommand::Check { flash, json } => check((flash, volume), *json),
+        CacheCommand::Inspect { flash, json } => inspect(at(flash), *json),
+        CacheCommand::Check { flash, json } => check(at(flash), *json),
         CacheCommand::Drain { flash, backing, note, without_note, despite_changes, keep_clean } => {
             // The notes of several exports would be in one place beside their flash.
             let beside = Some(&**flash).filter(|_| volume.is_none());
@@ -51,16 +58,16 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
                 despite_changes: *despite_changes,
                 keep_clean: *keep_clean,
             };
-            drain((flash, volume), backing, &note, options)
+            drain(at(flash), backing, note, options)
         }
         CacheCommand::RemoveVolume { flash, backing, note, yes } => {
             let write_back = backing.as_ref().map(|backing| {
                 move || {
                     let note = place_of_note(backing, note.as_deref(), None, state_dir)?;
-                    drain((flash, volume), backing, &note, DrainOptions::default())
+                    drain(at(flash), backing, note, DrainOptions::default())
                 }
             });
-            volume::remove(flash, volume, write_back, *yes)
+            volume::remove(at(flash), write_back, *yes)
         }
         CacheCommand::Replace { config, flash, size, force_init, yes } => {
             let order = ReplaceOrder {
@@ -91,8 +98,7 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
             let note = backing
                 .as_ref()
                 .map(|place| place_of_note(place, note.as_deref(), beside, state_dir));
-            let flash = flash.map(|flash| (flash, volume));
-            forget(flash, backing.as_ref().zip(note.transpose()?.as_ref()), *yes)
+            forget(flash.map(at), backing.as_ref().zip(note.transpose()?), *yes)
         }
     }
 }
@@ -123,11 +129,19 @@ struct Inspected {
     lifetime_written_bytes: u64,
 }
 
-/// The path of a flash, and the name of a volume if one was given.
-type Place<'a> = (&'a Path, Option<&'a str>);
+/// A flash, and what was said of it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    path: &'a Path,
+    /// Name of a volume, if one was given.
+    volume: Option<&'a str>,
+    /// Second device, if it is mirrored.
+    mirror: Option<&'a Path>,
+    allows_degraded: bool,
+}
 
 fn inspect(place: Place<'_>, as_json: bool) -> Result<String> {
-    let (_, flash) = open(place)?;
+    let (_, flash) = open(place, None)?;
     let contents = flash.contents();
     let superblock = contents.superblock;
     let shards = flash.flashes().len();
@@ -174,7 +188,7 @@ struct Checked {
 }
 
 fn check(place: Place<'_>, as_json: bool) -> Result<String> {
-    let (mut file, flash) = open(place)?;
+    let (mut file, flash) = open(place, None)?;
     let found = flash.check(&mut file);
     let found = Checked {
         intact_pages: found.intact_pages,
@@ -199,7 +213,7 @@ fn check(place: Place<'_>, as_json: bool) -> Result<String> {
             && found.lost_pages.is_empty()
             && found.damaged_metadata_blocks == 0,
         "{text}`{}` is damaged",
-        place.0.display()
+        place.path.display()
     );
     Ok(text)
 }
@@ -207,11 +221,11 @@ fn check(place: Place<'_>, as_json: bool) -> Result<String> {
 fn drain(
     at: Place<'_>,
     backing: &BackingLocation,
-    place: &NotePlace,
+    mut note: NotePlace,
     options: DrainOptions,
 ) -> Result<String> {
-    let (file, flash) = open(at)?;
-    let (path, _) = at;
+    let (file, flash) = open(at, Some(&mut note))?;
+    let (path, place) = (at.path, &note);
     let page_bytes = flash.superblock().layout.page_bytes;
     let disk = Disk::open(backing).with_context(|| format!("`{backing}`"))?;
     let mut draining = Draining { path, backing, place, page_bytes, file, flash, disk };
@@ -268,7 +282,7 @@ struct Draining<'a> {
     backing: &'a BackingLocation,
     place: &'a NotePlace,
     page_bytes: u32,
-    file: DeviceFile,
+    file: FlashDevice,
     flash: FlashSet,
     disk: Disk,
 }
@@ -357,15 +371,16 @@ impl Draining<'_> {
 /// Empty a cache. `backing` is the backing store with the place of its note.
 fn forget(
     flash: Option<Place<'_>>,
-    backing: Option<(&BackingLocation, &NotePlace)>,
+    mut backing: Option<(&BackingLocation, NotePlace)>,
     is_sure: bool,
 ) -> Result<String> {
-    let note = backing.map(|(_, note)| note.load()).transpose()?.flatten();
+    let note = backing.as_ref().map(|(_, note)| note.load()).transpose()?.flatten();
     let mut said = String::new();
     if let Some(at) = flash {
-        let (mut file, mut flash) = open(at)?;
-        let (path, _) = at;
-        if let Some((_, place)) = backing {
+        let place = backing.as_mut().map(|(_, place)| place);
+        let (mut file, mut flash) = open(at, place)?;
+        let path = at.path;
+        if let Some((_, place)) = &backing {
             check_note(place.path(), note, &flash)?;
         }
         let dirty_pages = flash.contents().dirty_pages;
@@ -459,14 +474,18 @@ impl Disk {
     }
 
     /// Return a driver of this and of a flash.
-    fn drive(&self, frames: &Arc<Frames>, flash: &DeviceFile) -> Result<AnyDriver> {
-        match self {
-            Self::File(disk) => drive_files(IoEngine::Auto, frames, Some(flash), disk),
+    fn drive(&self, frames: &Arc<Frames>, flash: &FlashDevice) -> Result<AnyDriver> {
+        let [first, second] = flash.members();
+        let driver = match self {
+            Self::File(disk) => drive_files(IoEngine::Auto, frames, first, disk)?,
             Self::Nbd(uri) => {
                 let backing = NbdDriver::new(connect(uri)?, frames)?;
-                drive_nbd(IoEngine::Auto, frames, backing, Some(flash))
+                drive_nbd(IoEngine::Auto, frames, backing, first)?
             }
-        }
+        };
+        let Some(mirror) = flash.mirror() else { return Ok(driver) };
+        let second = second.map(|second| drive_flash(IoEngine::Auto, frames, second));
+        drive_both(driver, second.transpose()?, mirror)
     }
 }
 
@@ -497,13 +516,31 @@ fn lock(path: &Path) -> io::Result<DeviceFile> {
     })
 }
 
-/// Opens and locks a flash, and reads it or a volume of it.
-fn open((path, volume): Place<'_>) -> Result<(DeviceFile, FlashSet)> {
-    let context = || in_flash(path);
-    let file = lock(path).with_context(context)?;
-    let mut file = volume::part(file, volume).with_context(context)?;
+/// Opens and locks a flash, and reads it or a volume of it. `note` is that of its backing store, if it may be
+/// written.
+fn open(at: Place<'_>, note: Option<&mut NotePlace>) -> Result<(FlashDevice, FlashSet)> {
+    let context = || in_flash(at.path);
+    let file = whole(at, note)?;
+    let mut file = volume::part(file, at.volume).with_context(context)?;
     let flash = FlashSet::read(&mut file).with_context(context)?;
     Ok((file, flash))
+}
+
+/// Opens and locks a flash of one device or two.
+fn whole(at: Place<'_>, note: Option<&mut NotePlace>) -> Result<FlashDevice> {
+    let Some(mirror) = at.mirror else {
+        return Ok(FlashDevice::One(lock(at.path).with_context(|| in_flash(at.path))?));
+    };
+    let noted = note.as_ref().map(|note| note.noted()).transpose()?.flatten();
+    let asked = Asked { noted, allows_degraded: at.allows_degraded, ..Asked::default() };
+    let wanted = Wanted { paths: [at.path, mirror], caching: Caching::Direct, asked };
+    let never_new = || bail!("there is no such device");
+    let mut pair = Pair::open(&wanted, &[], &never_new)?;
+    if let Some(note) = note {
+        pair.notes.add(note);
+        pair.prepare(0, &[])?;
+    }
+    Ok(pair.device)
 }
 
 fn in_flash(path: &Path) -> String {

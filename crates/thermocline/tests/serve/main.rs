@@ -26,6 +26,7 @@ mod identity;
 mod live;
 mod memory;
 mod metrics;
+mod mirrored;
 mod model;
 mod nbd_backing;
 mod page;

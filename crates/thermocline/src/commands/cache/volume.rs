@@ -1,18 +1,16 @@
 //! The volumes of a flash at rest: one is chosen, or removed.
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result, bail, ensure};
-use thermocline_engine::driver::files::DeviceFile;
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{Directory, FlashSet};
 
-use super::{in_flash, lock};
+use super::{Place, in_flash, whole};
 
 /// Return the part of a flash that a command is about: a volume, or all of it without volumes.
 ///
 /// # Errors
 /// A volume that is not there, or that must be named.
-pub(super) fn part(mut file: DeviceFile, volume: Option<&str>) -> Result<DeviceFile> {
+pub(super) fn part(mut file: FlashDevice, volume: Option<&str>) -> Result<FlashDevice> {
     let Some(directory) = Directory::read(&mut file)? else {
         ensure!(volume.is_none(), "it has no volumes: leave --volume out");
         return Ok(file);
@@ -37,19 +35,19 @@ pub(super) fn part(mut file: DeviceFile, volume: Option<&str>) -> Result<DeviceF
 /// # Errors
 /// A volume that is not there, or has pages that the backing store lacks.
 pub(super) fn remove(
-    path: &Path,
-    volume: Option<&str>,
+    at: Place<'_>,
     write_back: Option<impl FnOnce() -> Result<String>>,
     is_sure: bool,
 ) -> Result<String> {
-    let name = volume.context("name the volume with --volume")?;
+    let path = at.path;
+    let name = at.volume.context("name the volume with --volume")?;
     let mut said = String::new();
     if let Some(write_back) = write_back {
-        let is_new = directory_of(path, name)?.2;
+        let is_new = directory_of(at, name)?.2;
         said = if is_new { String::new() } else { write_back()? };
     }
     // Whoever had the flash in between may have written to it.
-    let (mut file, mut directory, is_new) = directory_of(path, name)?;
+    let (mut file, mut directory, is_new) = directory_of(at, name)?;
     if !is_new && !is_sure {
         let mut region = file.region(directory.region(name)?)?;
         let found = FlashSet::read(&mut region).with_context(|| {
@@ -68,9 +66,9 @@ pub(super) fn remove(
 }
 
 /// Return the flash with its directory, and `true` if the volume was never set up.
-fn directory_of(path: &Path, name: &str) -> Result<(DeviceFile, Directory, bool)> {
+fn directory_of(at: Place<'_>, name: &str) -> Result<(FlashDevice, Directory, bool)> {
     let read = || -> Result<_> {
-        let mut file = lock(path)?;
+        let mut file = whole(at, None)?;
         let directory = Directory::read(&mut file)?;
         let directory = directory.context(
             "it is not a flash with volumes: `thermocline cache inspect` shows its contents",
@@ -78,5 +76,5 @@ fn directory_of(path: &Path, name: &str) -> Result<(DeviceFile, Directory, bool)
         let is_new = directory.is_new(&mut file, name)?;
         Ok((file, directory, is_new))
     };
-    read().with_context(|| in_flash(path))
+    read().with_context(|| in_flash(at.path))
 }

@@ -12,11 +12,14 @@ use thermocline_core::Nanos;
 use thermocline_core::policy::multi::split::{Answer, Hint};
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::driver::joint::JointDriver;
+use thermocline_engine::driver::mirror::MirrorDriver;
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
-use thermocline_engine::{FlashError, FlashSet, Frames, Layout, Operation, Options, Storage, Uuid};
+use thermocline_engine::{
+    FlashError, FlashSet, Frames, Layout, Mirror, Operation, Options, Storage, Uuid,
+};
 use thermocline_nbd::backing::NbdDriver;
 use tracing::{info, warn};
 
@@ -37,6 +40,8 @@ pub(crate) enum AnyDriver {
     Split(Box<SplitDriver<Self, NbdDriver>>),
     /// One of several shards on the same devices.
     Joint(Box<JointDriver<Self>>),
+    /// A flash of two devices.
+    Mirror(Box<MirrorDriver<Self>>),
 }
 
 impl AnyDriver {
@@ -50,6 +55,7 @@ impl AnyDriver {
             Self::Joint(_) => {
                 bail!("shards and volumes that share a flash keep the one that they began with")
             }
+            Self::Mirror(_) => bail!("a mirrored flash keeps its devices until the next start"),
         }
         Ok(())
     }
@@ -59,6 +65,7 @@ impl AnyDriver {
         match self {
             Self::Uring(_) | Self::Threads(_) => true,
             Self::Joint(driver) => driver.inner().may_write(),
+            Self::Mirror(driver) => driver.main().may_write(),
             Self::Nbd(driver) => driver.may_write(),
             Self::Split(driver) => driver.backing().may_write(),
         }
@@ -73,6 +80,7 @@ impl Driver for AnyDriver {
             Self::Nbd(driver) => driver.start(operation),
             Self::Split(driver) => driver.start(operation),
             Self::Joint(driver) => driver.start(operation),
+            Self::Mirror(driver) => driver.start(operation),
         }
     }
 
@@ -83,6 +91,7 @@ impl Driver for AnyDriver {
             Self::Nbd(driver) => driver.poll(done),
             Self::Split(driver) => driver.poll(done),
             Self::Joint(driver) => driver.poll(done),
+            Self::Mirror(driver) => driver.poll(done),
         }
     }
 
@@ -93,6 +102,7 @@ impl Driver for AnyDriver {
             Self::Nbd(driver) => driver.wait(done),
             Self::Split(driver) => driver.wait(done),
             Self::Joint(driver) => driver.wait(done),
+            Self::Mirror(driver) => driver.wait(done),
         }
     }
 
@@ -103,41 +113,62 @@ impl Driver for AnyDriver {
             Self::Nbd(driver) => driver.ask_allocation(tag, range),
             Self::Split(driver) => driver.ask_allocation(tag, range),
             Self::Joint(driver) => driver.ask_allocation(tag, range),
+            Self::Mirror(driver) => driver.ask_allocation(tag, range),
         }
     }
 
     fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {
         match self {
             Self::Nbd(driver) => driver.leave(offset_bytes, content),
-            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => {}
+            Self::Uring(_)
+            | Self::Threads(_)
+            | Self::Split(_)
+            | Self::Joint(_)
+            | Self::Mirror(_) => {}
         }
     }
 
     fn tell(&mut self, hint: Hint) {
         match self {
             Self::Nbd(driver) => driver.tell(hint),
-            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => {}
+            Self::Uring(_)
+            | Self::Threads(_)
+            | Self::Split(_)
+            | Self::Joint(_)
+            | Self::Mirror(_) => {}
         }
     }
 
     fn next_answer(&mut self) -> Option<(u64, Answer)> {
         match self {
             Self::Nbd(driver) => driver.next_answer(),
-            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => None,
+            Self::Uring(_)
+            | Self::Threads(_)
+            | Self::Split(_)
+            | Self::Joint(_)
+            | Self::Mirror(_) => None,
         }
     }
 
     fn next_recall(&mut self) -> Option<Recall> {
         match self {
             Self::Nbd(driver) => driver.next_recall(),
-            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => None,
+            Self::Uring(_)
+            | Self::Threads(_)
+            | Self::Split(_)
+            | Self::Joint(_)
+            | Self::Mirror(_) => None,
         }
     }
 
     fn is_current(&mut self) -> bool {
         match self {
             Self::Nbd(driver) => driver.is_current(),
-            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => true,
+            Self::Uring(_)
+            | Self::Threads(_)
+            | Self::Split(_)
+            | Self::Joint(_)
+            | Self::Mirror(_) => true,
         }
     }
 
@@ -148,6 +179,7 @@ impl Driver for AnyDriver {
             Self::Nbd(driver) => driver.next_allocation(),
             Self::Split(driver) => driver.next_allocation(),
             Self::Joint(driver) => driver.next_allocation(),
+            Self::Mirror(driver) => driver.next_allocation(),
         }
     }
 
@@ -158,6 +190,7 @@ impl Driver for AnyDriver {
             Self::Nbd(driver) => driver.wake_fd(),
             Self::Split(driver) => driver.wake_fd(),
             Self::Joint(driver) => driver.wake_fd(),
+            Self::Mirror(driver) => driver.wake_fd(),
         }
     }
 }
@@ -276,6 +309,30 @@ pub(crate) fn drive_files(
     )
 }
 
+/// Join the driver of the first device of a mirrored flash and of the backing store with that of the second one.
+pub(crate) fn drive_both(
+    main: AnyDriver,
+    second: Option<AnyDriver>,
+    mirror: &Arc<Mirror>,
+) -> Result<AnyDriver> {
+    let pair = MirrorDriver::new(main, second, Arc::clone(mirror));
+    Ok(AnyDriver::Mirror(Box::new(pair.context("cannot wait for two devices")?)))
+}
+
+/// Create a driver for the second device of a mirrored flash alone.
+pub(crate) fn drive_flash(
+    engine: IoEngine,
+    frames: &Arc<Frames>,
+    flash: &DeviceFile,
+) -> Result<AnyDriver> {
+    let file = || Ok(flash.try_clone()?);
+    ring_or_threads(
+        engine,
+        || file().map(|flash| UringDriver::of_flash(frames, flash)),
+        || file().map(|flash| ThreadDriver::of_flash(frames, flash, THREADS)),
+    )
+}
+
 /// Create a driver for the flash, if there is one, beside that of an export.
 pub(crate) fn drive_nbd(
     engine: IoEngine,
@@ -286,12 +343,7 @@ pub(crate) fn drive_nbd(
     let Some(flash) = flash else {
         return Ok(AnyDriver::Nbd(Box::new(backing)));
     };
-    let file = || Ok(flash.try_clone()?);
-    let flash = ring_or_threads(
-        engine,
-        || file().map(|flash| UringDriver::of_flash(frames, flash)),
-        || file().map(|flash| ThreadDriver::of_flash(frames, flash, THREADS)),
-    )?;
+    let flash = drive_flash(engine, frames, flash)?;
     let split = SplitDriver::new(flash, backing).context("cannot wait for two devices")?;
     Ok(AnyDriver::Split(Box::new(split)))
 }

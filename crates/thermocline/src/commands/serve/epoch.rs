@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use anyhow::{Context as _, Error, Result, anyhow};
-use thermocline_engine::driver::files::DeviceFile;
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::JointFile;
-use thermocline_engine::{Flash, FlashSet, Shard, SideFile, Storage};
+use thermocline_engine::{Flash, FlashSet, MirrorStorage, Shard, SideFile, Storage};
 use thermocline_nbd::server::Handle;
 use tracing::info;
 
@@ -43,9 +43,11 @@ impl FirstNote {
 #[derive(Debug)]
 pub(crate) enum FlashFile {
     /// Nobody else writes to the flash until the epoch has begun.
-    Alone(DeviceFile),
+    Alone(FlashDevice),
     /// Other volumes write to the flash.
     Joint(JointFile),
+    /// The same of a mirrored flash.
+    JointPair(MirrorStorage<JointFile>),
 }
 
 impl FlashFile {
@@ -54,6 +56,7 @@ impl FlashFile {
         match self {
             Self::Alone(file) => file,
             Self::Joint(file) => file,
+            Self::JointPair(pair) => pair,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Result, ensure};
-use thermocline_engine::driver::files::DeviceFile;
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{End, FlashSet, Shard, SideFile, SideFileError, Uuid, WriteHold};
 use thermocline_nbd::server::Handle;
 use tracing::{Span, error, info, warn};
@@ -70,7 +70,7 @@ struct Known {
 #[derive(Debug)]
 enum KnownFlash {
     /// The engine writes to it until the engine is left.
-    Used(DeviceFile),
+    Used(FlashDevice),
     /// It failed, and may have pages that the backing store lacks.
     Failed,
     /// The backing store has all its pages, and newer ones.
@@ -78,7 +78,7 @@ enum KnownFlash {
 }
 
 impl Known {
-    fn new(running: SideFile, flash: DeviceFile, shards: usize) -> Self {
+    fn new(running: SideFile, flash: FlashDevice, shards: usize) -> Self {
         let flash = KnownFlash::Used(flash);
         let has_given_up = vec![false; shards];
         Self { running, flash, has_begun: false, is_stored: true, has_given_up }
@@ -99,7 +99,7 @@ impl Note {
     pub(super) fn new(
         place: &NotePlace,
         running: SideFile,
-        flash: &DeviceFile,
+        flash: &FlashDevice,
         backing: BackingAtEnd,
         shards: &[Shard],
         has_failed: Arc<AtomicBool>,
@@ -176,7 +176,7 @@ impl Note {
     /// Writes the end to the flash. Returns it unless that fails.
     fn end_flash(
         &self,
-        mut flash: DeviceFile,
+        mut flash: FlashDevice,
         (cache, epoch): (Uuid, u64),
         next_sequence: u64,
     ) -> Option<End> {
@@ -267,7 +267,7 @@ impl Note {
     ///
     /// # Errors
     /// If the note cannot be written: the flash must not be used.
-    pub(super) fn take_flash(&self, flash: DeviceFile, (cache, epoch): (Uuid, u64)) -> Result<()> {
+    pub(super) fn take_flash(&self, flash: FlashDevice, (cache, epoch): (Uuid, u64)) -> Result<()> {
         let mut known = self.lock();
         let running = SideFile::running(cache, epoch);
         self.place.store(running)?;

@@ -111,6 +111,13 @@ const SERVER_FIGURES: &[Figure<Status>] = &[
     .metric("flash_in_use")
     .details("1 in use, 0 failed; absent if none is configured."),
     Figure::gauge(
+        "flash_mirror.members",
+        "Devices of a mirrored flash that are in use",
+        |status: &Status| status.flash_mirror.map(|mirror| mirror.members).into(),
+    )
+    .metric("flash_mirror_members")
+    .details("2, or 1 if the other one failed or is missing; absent if the flash is not mirrored."),
+    Figure::gauge(
         "flash_rated_written_bytes",
         "Rated endurance of the flash in bytes written",
         |status: &Status| status.flash_rated_written_bytes.into(),

@@ -21,6 +21,7 @@ mod kept_note;
 mod listening;
 mod members;
 pub(crate) mod metrics;
+pub(crate) mod mirrored;
 mod new_flash;
 mod opening;
 mod page;
@@ -121,7 +122,7 @@ fn run_server(
 ) -> Result<String> {
     let shared = configs.shared();
     let metrics = shared.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
-    let (opened, flash) = opening::open(configs, options.force_init)?;
+    let (opened, flash) = opening::open(configs, options)?;
     let ranges = VolumeRanges::default();
     let boards = Boards::new(configs.are_named());
     let threads = usize::from(shared.shards.get());

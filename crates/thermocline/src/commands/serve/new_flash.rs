@@ -37,6 +37,11 @@ pub(crate) fn new_flash(
     let flash = config.flash.as_mut().context("the configuration has no [flash]")?;
     let in_flash = || format!("`{}`", order.flash.display());
     ensure!(
+        flash.mirror.is_none(),
+        "the flash is mirrored: stop the server, name the new device in the configuration, and start once \
+         with --resilver"
+    );
+    ensure!(
         config.backing.note.is_some() || config.backing.path.is_some(),
         "`backing.note` is not set: the note of an export is beside its flash then, and a new flash \
          would not find it; set it, and restart once"

@@ -9,24 +9,28 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::Driver as _;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::{JointDriver, JointMember, JointSyncs};
 use thermocline_engine::{
-    Device, Engine, Fingerprint, Flash, FlashError, FlashSet, OpenError, Operation, Options, Plan,
-    Shard, SideFile, Step, Storage, Uuid,
+    Asked, Device, Directory, Engine, Fingerprint, Flash, FlashError, FlashSet, Mirror, Noted,
+    OpenError, Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
 
 use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{
-    AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options, set_bytes,
+    AnyDriver, drive_both, drive_files, drive_flash, drive_nbd, initialise, lock, lock_flash,
+    options, set_bytes,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::kept_note::Note;
+use super::mirrored::{Pair, Wanted};
 use super::pins::PinFile;
 use super::regions::{Region, Regions, check_single};
-use super::shared_flash::SharedFlash;
+use super::shared_flash::{PerDevice, SharedFlash};
 use super::start::{self, BackingAtEnd};
+use crate::arguments::ServeOptions;
 use crate::backing::BackingLocation;
 use crate::note::NotePlace;
 
@@ -81,14 +85,22 @@ struct Planned<'a> {
 ///
 /// # Errors
 /// A device that cannot be opened or must not be used; the error names the remedy.
-pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<(Vec<Opened>, SharedFlash)> {
+pub(crate) fn open(
+    volumes: &Volumes,
+    options: &ServeOptions,
+) -> Result<(Vec<Opened>, SharedFlash)> {
+    let force_init = options.force_init;
     let mut stores: Vec<Store<'_>> = vec![];
     for config in volumes.each() {
         let _span = volumes.span(config).entered();
         let store = volumes.within(config, Store::find(config, &stores))?;
         stores.push(store);
     }
-    let mut flash = lock_shared(volumes, &stores)?;
+    let mut pair = lock_pair(volumes, &mut stores, options)?;
+    let mut flash = match &pair {
+        Some(pair) => Some(pair.device.try_clone()?),
+        None => lock_shared(volumes, &stores)?.map(FlashDevice::One),
+    };
     let mut regions = match (&mut flash, volumes.are_named()) {
         (Some(flash), true) => {
             let wanted = stores.iter().filter(|store| store.has_flash());
@@ -114,6 +126,9 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<(Vec<Opened>, 
         let plan = store.plan(flash.as_ref(), region, force_init);
         planned.push(volumes.within(config, plan)?);
     }
+    if let Some(pair) = &mut pair {
+        prepare(pair, &planned, regions.as_ref()).with_context(|| in_flash(volumes))?;
+    }
     if let (Some(regions), Some(flash)) = (&mut regions, &mut flash) {
         let mut storage = flash.try_clone()?;
         regions.apply(flash, &mut storage).with_context(|| in_flash(volumes))?;
@@ -122,6 +137,7 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<(Vec<Opened>, 
     let is_shared = volumes.are_named() || volumes.shared().shards.get() > 1;
     let path = volumes.each().iter().find_map(|config| config.flash.as_ref());
     let mut shared = SharedFlash::start(flash, path.map(|flash| flash.path.clone()), is_shared)?;
+    shared.notes = pair.map(|pair| pair.notes);
     let mut opened = vec![];
     for planned in planned {
         let config = planned.store.config;
@@ -144,7 +160,10 @@ pub(crate) fn open(volumes: &Volumes, force_init: bool) -> Result<(Vec<Opened>, 
 /// A device that cannot be opened or must not be used; the error names the remedy. A region that was made
 /// stays, empty, for the next try.
 pub(super) fn open_one(shared: &SharedFlash, config: &Config) -> Result<Opened> {
-    let store = Store::find(config, &[])?;
+    let mut store = Store::find(config, &[])?;
+    if let (Some(notes), Some(note)) = (&shared.notes, &mut store.note) {
+        notes.add(note);
+    }
     let in_flash = store.in_flash();
     let file = shared.file_for(config).with_context(|| in_flash.clone())?;
     if let (Some(flash), Some(backing)) = (&file, &config.backing.path) {
@@ -181,6 +200,62 @@ fn in_flash(volumes: &Volumes) -> String {
     path.map_or_else(String::new, |flash| format!("`flash.path`: `{}`", flash.path.display()))
 }
 
+/// Opens and locks the two devices of a mirrored flash, if a volume uses one.
+fn lock_pair(
+    volumes: &Volumes,
+    stores: &mut [Store<'_>],
+    options: &ServeOptions,
+) -> Result<Option<Pair>> {
+    let configured =
+        volumes.each().iter().find_map(|config| Some((config, config.flash.as_ref()?)));
+    let Some((config, flash)) = configured else { return Ok(None) };
+    let Some(mirror) = &flash.mirror else { return Ok(None) };
+    let mut noted: Option<Noted> = None;
+    for store in stores.iter().filter(|store| store.has_flash()) {
+        let found = store.note.as_ref().map(NotePlace::noted).transpose()?.flatten();
+        if found.map(|it| it.generation) > noted.map(|it| it.generation) {
+            noted = found;
+        }
+    }
+    let asked = Asked {
+        noted,
+        allows_degraded: flash.degraded || options.degraded,
+        resilvers: options.resilver,
+        forces_init: options.force_init,
+    };
+    let wanted = Wanted { paths: [&flash.path, mirror], caching: caching(config), asked };
+    let disks: Vec<&DeviceFile> = stores.iter().filter_map(|store| store.backing.file()).collect();
+    let pair = Pair::open(&wanted, &disks, &|| may_be_new(volumes, stores))?;
+    for store in stores.iter_mut().filter(|store| store.has_flash()) {
+        if let Some(note) = &mut store.note {
+            pair.notes.add(note);
+        }
+    }
+    Ok(Some(pair))
+}
+
+/// Take the steps of a mirrored flash that come before anything is written to it.
+fn prepare(pair: &mut Pair, planned: &[Planned<'_>], regions: Option<&Regions>) -> Result<()> {
+    let mut sets = vec![];
+    for planned in planned {
+        let region = regions.and_then(|regions| regions.of(planned.store.name()));
+        let start = region.and_then(Region::range).map_or(0, |range| range.start);
+        sets.extend(planned.flash.as_ref().map(|flash| (start, flash)));
+    }
+    // The directory of volumes is before the first of them.
+    let head_bytes = if regions.is_some() { Directory::flash_bytes([]) } else { 0 };
+    pair.prepare(head_bytes, &sets)
+}
+
+/// Check that a flash may be made: no backing store needs one that is elsewhere.
+fn may_be_new(volumes: &Volumes, stores: &[Store<'_>]) -> Result<()> {
+    for store in stores.iter().filter(|store| store.has_flash()) {
+        let check = || Ok(SideFile::check(store.load()?, None)?);
+        volumes.within(store.config, check())?;
+    }
+    Ok(())
+}
+
 /// Opens and locks the flash, if a volume uses one.
 fn lock_shared(volumes: &Volumes, stores: &[Store<'_>]) -> Result<Option<DeviceFile>> {
     let Some(config) = volumes.each().iter().find(|config| config.flash.is_some()) else {
@@ -188,14 +263,7 @@ fn lock_shared(volumes: &Volumes, stores: &[Store<'_>]) -> Result<Option<DeviceF
     };
     let path = config.flash.as_ref().map_or(Path::new(""), |flash| &flash.path);
     let disks = stores.iter().filter_map(|store| store.backing.file());
-    let may_be_new = || -> Result<()> {
-        for store in stores.iter().filter(|store| store.has_flash()) {
-            let check = || Ok(SideFile::check(store.load()?, None)?);
-            volumes.within(store.config, check())?;
-        }
-        Ok(())
-    };
-    let flash = lock_flash(path, caching(config), disks, may_be_new);
+    let flash = lock_flash(path, caching(config), disks, || may_be_new(volumes, stores));
     flash.map(Some).with_context(|| in_flash(volumes))
 }
 
@@ -260,7 +328,7 @@ impl<'a> Store<'a> {
     /// Decide what is to be done with what is found. Nothing is changed.
     fn plan(
         mut self,
-        flash: Option<&DeviceFile>,
+        flash: Option<&FlashDevice>,
         region: Option<&Region>,
         force_init: bool,
     ) -> Result<Planned<'a>> {
@@ -313,9 +381,12 @@ impl Planned<'_> {
             })
             .transpose()?;
         let has_flash = flash.is_some();
-        let shards = open_shards(each, flash.as_ref()).with_context(|| {
+        let mut shards = open_shards(each, flash.as_ref()).with_context(|| {
             if has_flash { in_flash.clone() } else { "the engine cannot be set up".to_owned() }
         })?;
+        if let Some(mirror) = flash_file.as_ref().and_then(FlashDevice::mirror) {
+            shards.iter_mut().for_each(|shard| shard.mirror_with(Arc::clone(mirror)));
+        }
         let first_note = FirstNote(note_place.zip(plan.note_before_serving()));
         let note = match (&flash_file, &first_note.0) {
             (Some(flash), Some((note_place, side_file))) => {
@@ -358,7 +429,7 @@ fn in_backing(place: &BackingLocation) -> String {
 }
 
 /// Return a volume's part of the flash; all of it without `[[volume]]`.
-fn part_of(flash: &DeviceFile, region: Option<&Region>) -> Result<DeviceFile> {
+fn part_of(flash: &FlashDevice, region: Option<&Region>) -> Result<FlashDevice> {
     match region.and_then(Region::range) {
         Some(range) => Ok(flash.region(range)?),
         None => Ok(flash.try_clone()?),
@@ -392,7 +463,7 @@ fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<V
 fn drive(
     engine: IoEngine,
     shards: &[Shard],
-    flash: Option<(&DeviceFile, &FlashSet)>,
+    flash: Option<(&FlashDevice, &FlashSet)>,
     backing: Backing,
     all: &SharedFlash,
 ) -> Result<Vec<AnyDriver>> {
@@ -400,8 +471,11 @@ fn drive(
         (Backing::File(disk), _) => disk,
         (Backing::Nbd(backing), [shard]) => {
             let backing = NbdDriver::new(*backing, shard.frames())?;
-            let driver = drive_nbd(engine, shard.frames(), backing, flash.map(|(file, _)| file))?;
-            return Ok(vec![joint(driver, all.member_for(flash.is_some())?, None)?]);
+            let [first, second] = flash.map_or([None, None], |(file, _)| file.members());
+            let driver = drive_nbd(engine, shard.frames(), backing, first)?;
+            let syncs = all.member_for(flash.is_some())?;
+            let mirror = flash.and_then(|(file, _)| file.mirror());
+            return Ok(vec![with_second(engine, shard, driver, (second, mirror), syncs, None)?]);
         }
         (Backing::Nbd(_), _) => bail!("an export is cached by one shard"),
     };
@@ -409,11 +483,31 @@ fn drive(
     let disk_syncs = disk_syncs.transpose()?;
     let each = shards.iter().enumerate().map(|(number, shard)| {
         let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
-        let driver = drive_files(engine, shard.frames(), region.as_ref(), &disk)?;
+        let [first, second] = region.as_ref().map_or([None, None], FlashDevice::members);
+        let driver = drive_files(engine, shard.frames(), first, &disk)?;
         let of_disk = disk_syncs.as_ref().map(JointSyncs::join).transpose()?;
-        joint(driver, all.member_for(flash.is_some())?, of_disk)
+        let syncs = all.member_for(flash.is_some())?;
+        let mirror = region.as_ref().and_then(FlashDevice::mirror);
+        with_second(engine, shard, driver, (second, mirror), syncs, of_disk)
     });
     each.collect()
+}
+
+/// Join a driver with that of the second device of a mirrored flash, if there is one, and its syncs with those
+/// of others.
+fn with_second(
+    engine: IoEngine,
+    shard: &Shard,
+    driver: AnyDriver,
+    (second, mirror): (Option<&DeviceFile>, Option<&Arc<Mirror>>),
+    [of_first, of_second]: PerDevice<JointMember>,
+    of_disk: Option<JointMember>,
+) -> Result<AnyDriver> {
+    let driver = joint(driver, of_first, of_disk)?;
+    let Some(mirror) = mirror else { return Ok(driver) };
+    let second = second.map(|second| drive_flash(engine, shard.frames(), second)).transpose()?;
+    let second = second.map(|second| joint(second, of_second, None)).transpose()?;
+    drive_both(driver, second, mirror)
 }
 
 /// Join the syncs of a driver with those of others, if there are any.

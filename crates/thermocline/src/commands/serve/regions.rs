@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use thermocline_engine::driver::files::DeviceFile;
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{Directory, DirectoryError, FlashError, FlashSet, SideFile, Storage};
 use tracing::info;
 
@@ -31,7 +31,7 @@ pub(super) struct Region {
 impl Region {
     /// Find the region of a volume.
     fn find(
-        flash: &mut DeviceFile,
+        flash: &mut FlashDevice,
         directory: Option<&Directory>,
         (name, wanted_bytes): (&str, u64),
         force_init: bool,
@@ -82,7 +82,7 @@ impl Regions {
     /// # Errors
     /// A flash that holds something else, or volumes that the configuration does not have.
     pub(super) fn read(
-        flash: &mut DeviceFile,
+        flash: &mut FlashDevice,
         wanted: Vec<(&str, u64)>,
         force_init: bool,
     ) -> Result<Self> {
@@ -107,7 +107,7 @@ impl Regions {
     ///
     /// # Errors
     /// A flash that fails.
-    pub(super) fn read_one(flash: &mut DeviceFile, wanted: (&str, u64)) -> Result<Self> {
+    pub(super) fn read_one(flash: &mut FlashDevice, wanted: (&str, u64)) -> Result<Self> {
         let directory =
             Directory::read(flash)?.context("it has no directory of volumes any more")?;
         let region = Region::find(flash, Some(&directory), wanted, false)?;
@@ -121,7 +121,7 @@ impl Regions {
     /// A flash that fails.
     pub(super) fn give_up_left(
         &mut self,
-        flash: &DeviceFile,
+        flash: &FlashDevice,
         name: &str,
         note: Option<SideFile>,
     ) -> Result<()> {
@@ -147,7 +147,7 @@ impl Regions {
     ///
     /// # Errors
     /// A flash that is too small, or fails.
-    pub(super) fn apply(&mut self, flash: &DeviceFile, storage: &mut dyn Storage) -> Result<()> {
+    pub(super) fn apply(&mut self, flash: &FlashDevice, storage: &mut dyn Storage) -> Result<()> {
         let mut directory = match self.directory.take() {
             Some(directory) => directory,
             None => {
@@ -181,7 +181,7 @@ impl Regions {
 /// Add a volume; a file becomes longer if that needs it.
 fn add(
     directory: &mut Directory,
-    flash: &DeviceFile,
+    flash: &FlashDevice,
     storage: &mut dyn Storage,
     region: &Region,
 ) -> Result<()> {
@@ -199,7 +199,7 @@ fn add(
 }
 
 /// Read the directory of a flash; `None` if the flash is blank or is to be given up.
-fn directory(flash: &mut DeviceFile, force_init: bool) -> Result<Option<Directory>> {
+fn directory(flash: &mut FlashDevice, force_init: bool) -> Result<Option<Directory>> {
     match Directory::read(flash) {
         Ok(Some(directory)) => return Ok(Some(directory)),
         Ok(None) => {}
@@ -226,7 +226,7 @@ fn directory(flash: &mut DeviceFile, force_init: bool) -> Result<Option<Director
 /// Refuse a volume that the configuration does not have, unless its region holds nothing that its backing
 /// store lacks: then the power was cut, or the server killed, while the volume was added or removed.
 fn check_left_over(
-    flash: &mut DeviceFile,
+    flash: &mut FlashDevice,
     directory: &Directory,
     name: &str,
     range: Range<u64>,
@@ -254,7 +254,7 @@ fn check_left_over(
 ///
 /// # Errors
 /// The volumes that are there, and how to remove them.
-pub(super) fn check_single(flash: &mut DeviceFile) -> Result<()> {
+pub(super) fn check_single(flash: &mut FlashDevice) -> Result<()> {
     // What cannot be read as a directory is judged as any other flash is.
     let Ok(Some(directory)) = Directory::read(flash) else { return Ok(()) };
     let names: Vec<&str> = directory.volumes().map(|(name, _)| name).collect();

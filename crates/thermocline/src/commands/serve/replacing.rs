@@ -1,6 +1,7 @@
 //! The replacement of the flash, step by step, between the requests of clients.
 
 use anyhow::{Context as _, Result, ensure};
+use thermocline_engine::driver::flash::FlashDevice;
 use tracing::{error, info};
 
 use super::Service;
@@ -82,7 +83,8 @@ fn step(replacement: &Replacement, service: &mut Service, note: Option<&Note>) -
     }
     let context = "the old flash is no longer used: the engine runs without one";
     shard.check_flash(flash.pages, &flash.policy, &flash.contents).context(context)?;
-    let [driven, noted] = [flash.file.try_clone()?, flash.file.try_clone()?];
+    let driven = flash.file.try_clone()?;
+    let noted = FlashDevice::One(flash.file.try_clone()?);
     // From now on the new flash may have what the backing store lacks.
     let superblock = *flash.contents.superblock();
     note.take_flash(noted, (superblock.cache, superblock.epoch)).context(context)?;

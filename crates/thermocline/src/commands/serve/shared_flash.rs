@@ -1,24 +1,40 @@
 //! The flash of a server, for all who write to it: volumes, their shards, and changes of its directory.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use thermocline_engine::Directory;
 use thermocline_engine::driver::files::DeviceFile;
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::{JointFile, JointMember, JointSyncs};
+use thermocline_engine::{Directory, MirrorStorage};
 
 use super::config::{Config, Volumes};
 use super::epoch::FlashFile;
 use super::opening::{self, Opened};
+use crate::note::NotedMirror;
+
+/// Something of each device of the flash; the only one comes first.
+pub(super) type PerDevice<T> = [Option<T>; 2];
+
+/// Return what `make` makes of each device.
+fn each<T, U>(
+    [first, second]: PerDevice<&T>,
+    make: impl Fn(&T) -> io::Result<U>,
+) -> io::Result<PerDevice<U>> {
+    Ok([first.map(&make).transpose()?, second.map(&make).transpose()?])
+}
 
 /// The flash that is open, and the syncs of all who write to it.
 pub(crate) struct SharedFlash {
-    file: Option<DeviceFile>,
+    file: Option<FlashDevice>,
     path: Option<PathBuf>,
     /// None if there is one writer.
-    syncs: Option<JointSyncs>,
+    syncs: Option<PerDevice<JointSyncs>>,
+    /// What the notes of all volumes say of a mirrored flash.
+    pub(super) notes: Option<NotedMirror>,
     /// Set once the flash failed a volume: all give it up.
     has_failed: Arc<AtomicBool>,
 }
@@ -30,12 +46,14 @@ impl SharedFlash {
     /// # Errors
     /// If the system gives no thread.
     pub(super) fn start(
-        file: Option<DeviceFile>,
+        file: Option<FlashDevice>,
         path: Option<PathBuf>,
         is_shared: bool,
     ) -> Result<Self> {
-        let syncs = file.as_ref().filter(|_| is_shared).map(JointSyncs::start).transpose()?;
-        Ok(Self { file, path, syncs, has_failed: Arc::default() })
+        let shared = file.as_ref().filter(|_| is_shared);
+        let start = |file: &FlashDevice| each(file.members(), JointSyncs::start);
+        let syncs = shared.map(start).transpose()?;
+        Ok(Self { file, path, syncs, notes: None, has_failed: Arc::default() })
     }
 
     /// Give up the flash, which those who use it already go on using.
@@ -52,7 +70,7 @@ impl SharedFlash {
     ///
     /// # Errors
     /// If the server has none, or another one.
-    pub(super) fn file_for(&self, config: &Config) -> Result<Option<DeviceFile>> {
+    pub(super) fn file_for(&self, config: &Config) -> Result<Option<FlashDevice>> {
         let Some(flash) = &config.flash else { return Ok(None) };
         let file = self.file.as_ref().context(
             "the server was started without a flash: restart it to use one, or leave [volume.flash] out",
@@ -70,19 +88,36 @@ impl SharedFlash {
     ///
     /// # Errors
     /// If the system gives no descriptor.
-    pub(super) fn member_for(&self, has_flash: bool) -> Result<Option<JointMember>> {
+    pub(super) fn member_for(&self, has_flash: bool) -> Result<PerDevice<JointMember>> {
         let syncs = self.syncs.as_ref().filter(|_| has_flash);
-        Ok(syncs.map(JointSyncs::join).transpose()?)
+        let joined =
+            syncs.map(|[first, second]| each([first.as_ref(), second.as_ref()], JointSyncs::join));
+        Ok(joined.transpose()?.unwrap_or_default())
     }
 
     /// Return this part of the flash for one more writer.
     ///
     /// # Errors
     /// If the system gives no descriptor.
-    pub(super) fn storage(&self, file: DeviceFile) -> Result<FlashFile> {
-        Ok(match self.member_for(true)? {
-            Some(member) => FlashFile::Joint(JointFile::new(file, member)),
-            None => FlashFile::Alone(file),
+    pub(super) fn storage(&self, file: FlashDevice) -> Result<FlashFile> {
+        if self.syncs.is_none() {
+            return Ok(FlashFile::Alone(file));
+        }
+        let [first, second] = self.member_for(true)?;
+        let [one, other] = file.members();
+        let join = |file: Option<&DeviceFile>, member: Option<JointMember>| {
+            let joined = file.zip(member);
+            joined.map(|(file, member)| Ok(JointFile::new(file.try_clone()?, member))).transpose()
+        };
+        let joined: io::Result<_> =
+            join(one, first).and_then(|one| Ok([one, join(other, second)?]));
+        let joined = joined?;
+        Ok(match (file.mirror(), joined) {
+            (Some(mirror), members) => {
+                FlashFile::JointPair(MirrorStorage::new(members, Arc::clone(mirror)))
+            }
+            (None, [Some(file), _]) => FlashFile::Joint(file),
+            (None, [None, _]) => FlashFile::Alone(file),
         })
     }
 

@@ -41,6 +41,9 @@ pub(crate) struct Status {
     pub(crate) has_flash: bool,
     /// `true` if there was to be one.
     pub(crate) is_flash_configured: bool,
+    /// The devices of a mirrored flash.
+    #[serde(default)]
+    pub(crate) flash_mirror: Option<MirrorStatus>,
     /// `true` if writes and flushes fail because the note of the backing store cannot be written.
     #[serde(default)]
     pub(crate) writes_held: bool,
@@ -263,6 +266,15 @@ impl From<Switch> for SwitchStatus {
             adopted_ms_per_access: switch.adopted_ms_per_access,
         }
     }
+}
+
+/// The devices of a mirrored flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MirrorStatus {
+    /// Number of devices in use: 2, or 1 once the other one has failed or was missing.
+    pub(crate) members: u64,
+    /// Operations that failed, per device.
+    pub(crate) errors: [u64; 2],
 }
 
 /// A share of RAM that moves.

@@ -16,6 +16,11 @@ use crate::bytes::Bytes;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Flash {
     pub(crate) path: PathBuf,
+    /// Second device: the flash is mirrored.
+    pub(crate) mirror: Option<PathBuf>,
+    /// `true` if it may start with one of the two devices.
+    #[serde(default)]
+    pub(crate) degraded: bool,
     pub(crate) size: Bytes,
     /// Part of the size that is for pinned pages.
     pub(crate) pinned: Option<Bytes>,
@@ -127,6 +132,8 @@ impl Flash {
         let rated = self.rated_written_bytes()?;
         Ok(Self {
             path: self.path.clone(),
+            mirror: self.mirror.clone(),
+            degraded: self.degraded,
             size,
             pinned,
             write_budget_gib_per_day: budget.or(common),

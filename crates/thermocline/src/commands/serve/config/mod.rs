@@ -122,6 +122,10 @@ impl Config {
         let tls = self.nbd.tls.as_mut().into_iter().flat_map(|tls| {
             [Some(&mut tls.certificate), Some(&mut tls.key), tls.client_roots.as_mut()]
         });
+        let [flash, mirror] = match self.flash.as_mut() {
+            Some(flash) => [Some(&mut flash.path), flash.mirror.as_mut()],
+            None => [None, None],
+        };
         let backing = &mut self.backing;
         let disk = backing.nbd.as_mut().into_iter().flat_map(|uri| {
             let socket = match &mut uri.server {
@@ -134,7 +138,8 @@ impl Config {
             backing.path.as_mut(),
             backing.note.as_mut(),
             self.state_dir.as_mut(),
-            self.flash.as_mut().map(|flash| &mut flash.path),
+            flash,
+            mirror,
             self.nbd.socket.as_mut(),
             self.vhost_user.as_mut().map(|section| &mut section.socket),
             self.ublk.as_mut().and_then(|section| section.note.as_mut()),

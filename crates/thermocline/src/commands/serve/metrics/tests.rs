@@ -8,7 +8,7 @@ use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{Engine, Options, PolicyOptions, Request, Shard};
 
 use super::super::exposition::{PREFIX, sample_name};
-use super::super::status::{Figures, GaugeStatus, SharingStatus};
+use super::super::status::{Figures, GaugeStatus, MirrorStatus, SharingStatus};
 use super::*;
 
 const BEGIN: &str = "<!-- The table of figures: written by `cargo xtask golden` -->\n";
@@ -93,6 +93,7 @@ fn status() -> Arc<Status> {
         shadows: vec![ShadowStatus { name: "lru".into(), ..ShadowStatus::default() }],
         recording: Some(RecordingStatus::default()),
         sharing: Some(SharingStatus::default()),
+        flash_mirror: Some(MirrorStatus::default()),
         figures: Figures::read(COUNTER_FIGURES, counters).with(Figures::read(SHARD_FIGURES, shard)),
         ..Status::default()
     };

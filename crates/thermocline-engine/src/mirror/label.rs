@@ -1,0 +1,164 @@
+//! The label of a member: which pair it belongs to, and how old its content is.
+
+use std::io;
+
+use uuid::Uuid;
+
+use crate::format::{BLOCK_BYTES, Reader, Writer};
+use crate::operation::Member;
+use crate::storage::Storage;
+
+/// First bytes of a label.
+const MAGIC: &[u8; 16] = b"thermocline-pair";
+/// Version of the format.
+const FORMAT: u32 = 1;
+/// Bytes before the content of a member: the label is there twice, and the rest is not used.
+pub const MEMBER_HEAD_BYTES: u64 = 1 << 20;
+/// Generations above are nonsense, whatever the checksum says.
+const GENERATION_LIMIT: u64 = 1 << 56;
+
+/// What a member of a mirrored flash says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The identity of the pair.
+    pub pair: Uuid,
+    /// Which of the two it is.
+    pub member: Member,
+    /// A member of a lower generation lacks what was acknowledged; 0 if the set-up of the pair did not end.
+    pub generation: u64,
+    /// `true` if it went on without the other one in this generation.
+    pub is_alone: bool,
+    /// Bytes of the content, which both members have room for.
+    pub content_bytes: u64,
+}
+
+/// Reason why there is no label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoLabel {
+    /// Both copies are zeroes.
+    Blank,
+    /// Something else is there.
+    Foreign,
+    /// Both copies are damaged.
+    Damaged,
+    /// A later version wrote it.
+    Format(u32),
+}
+
+impl Label {
+    /// Return `true` if a block begins as a label does.
+    pub(crate) fn begins(block: &[u8]) -> bool {
+        block.starts_with(MAGIC)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut writer = Writer::new(&mut block);
+        writer.bytes(MAGIC);
+        writer.u32(FORMAT);
+        writer.u32(self.member as u32);
+        writer.bytes(self.pair.as_bytes());
+        writer.u64(self.generation);
+        writer.u64(self.content_bytes);
+        writer.u32(self.is_alone.into());
+        writer.seal();
+        block
+    }
+
+    fn decode(block: &[u8]) -> Result<Self, NoLabel> {
+        if block.iter().all(|&byte| byte == 0) {
+            return Err(NoLabel::Blank);
+        }
+        if !Self::begins(block) {
+            return Err(NoLabel::Foreign);
+        }
+        let mut reader = Reader::new(block).ok_or(NoLabel::Damaged)?;
+        let _magic: [u8; 16] = reader.array();
+        let format = reader.u32();
+        if format != FORMAT {
+            return Err(NoLabel::Format(format));
+        }
+        let member = match reader.u32() {
+            0 => Member::First,
+            1 => Member::Second,
+            _ => return Err(NoLabel::Damaged),
+        };
+        let label = Self {
+            pair: Uuid::from_bytes(reader.array()),
+            member,
+            generation: reader.u64(),
+            content_bytes: reader.u64(),
+            is_alone: reader.u32() != 0,
+        };
+        (label.generation < GENERATION_LIMIT).then_some(label).ok_or(NoLabel::Damaged)
+    }
+
+    /// Read both copies; of two that are intact, the later one counts.
+    pub(super) fn read(storage: &mut dyn Storage) -> io::Result<Result<Self, NoLabel>> {
+        let mut copies = vec![];
+        let mut failure = None;
+        for place in places() {
+            let mut block = vec![0; BLOCK_BYTES];
+            match storage.read_at(place, &mut block) {
+                Ok(()) => copies.push(Self::decode(&block)),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let intact = copies.iter().filter_map(|copy| copy.ok());
+        if let Some(newest) = intact.max_by_key(|label| label.generation) {
+            return Ok(Ok(newest));
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let faults: Vec<NoLabel> = copies.into_iter().filter_map(Result::err).collect();
+        let has = |fault| faults.contains(&fault);
+        let format = faults.iter().find(|fault| matches!(fault, NoLabel::Format(_)));
+        // A first copy that was cut off is torn, and the second one is not there yet.
+        let is_unfinished = has(NoLabel::Damaged) && has(NoLabel::Blank);
+        Ok(Err(match format {
+            Some(format) => *format,
+            None if has(NoLabel::Damaged) && !is_unfinished => NoLabel::Damaged,
+            None if has(NoLabel::Foreign) => NoLabel::Foreign,
+            None => NoLabel::Blank,
+        }))
+    }
+
+    /// Writes both copies durably, the older or damaged one first.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn write(&self, storage: &mut dyn Storage) -> io::Result<()> {
+        let [first, second] = places();
+        let age = |storage: &mut dyn Storage, place| {
+            let mut block = vec![0; BLOCK_BYTES];
+            let read = storage.read_at(place, &mut block).is_ok();
+            let label = Self::decode(&block).ok().filter(|_| read);
+            label.map(|label| label.generation)
+        };
+        let is_second_worse = age(storage, second) < age(storage, first);
+        let order = if is_second_worse { [second, first] } else { [first, second] };
+        let block = self.encode();
+        for place in order {
+            storage.write_at(place, &block)?;
+            storage.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Erases the label durably: the device is no member from then on.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn erase(storage: &mut dyn Storage) -> io::Result<()> {
+        for place in places() {
+            storage.write_at(place, &[0; BLOCK_BYTES])?;
+        }
+        storage.sync()
+    }
+}
+
+/// Return where the two copies lie, in bytes.
+fn places() -> [u64; 2] {
+    [0, BLOCK_BYTES as u64]
+}
