@@ -439,6 +439,7 @@ fn studies() -> impl TypedValueParser<Value = &'static StudyEntry> {
         .try_map(|name| thermocline_papers::find(&name).ok_or_else(|| format!("no study `{name}`")))
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Args, Debug)]
 pub(crate) struct ServeOptions {
     /// The configuration, a TOML file

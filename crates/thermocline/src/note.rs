@@ -30,11 +30,11 @@ pub(crate) struct NotePlace {
     twins: Vec<PathBuf>,
     /// `true` if its folder is made if it is not there.
     is_in_state_dir: bool,
-    /// What it says of a mirrored flash.
+    /// State of a mirrored flash that it names.
     mirror: Option<NotedMirror>,
 }
 
-/// What all notes of a mirrored flash say of it.
+/// State of a mirrored flash that all its notes name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NotedMirror(Arc<Mutex<MirrorNotes>>);
 
@@ -50,9 +50,9 @@ impl NotedMirror {
     /// # Errors
     /// If a note cannot be read or written.
     pub(crate) fn set(&self, noted: Noted) -> Result<(), SideFileError> {
-        let mut notes = self.lock();
-        notes.noted = Some(noted);
-        for place in &notes.places {
+        let mut all = self.lock();
+        all.noted = Some(noted);
+        for place in &all.places {
             if let Some(note) = place.load()? {
                 place.store_saying(note, Some(noted))?;
             }

@@ -43,7 +43,7 @@ pub struct Fan {
     held: Vec<(Member, Operation)>,
 }
 
-/// What an operation came to.
+/// Outcome of an operation that all members have answered.
 enum Outcome {
     Done(Result<(), DeviceError>),
     /// It is done once the note says that this member lacks it.
@@ -75,6 +75,9 @@ impl Fan {
     }
 
     /// Take what a member has done. Returns the operation once all have done it.
+    ///
+    /// # Panics
+    /// If the operation was not split here.
     pub fn join(
         &mut self,
         member: Member,

@@ -17,7 +17,7 @@ pub const MEMBER_HEAD_BYTES: u64 = 1 << 20;
 /// Generations above are nonsense, whatever the checksum says.
 const GENERATION_LIMIT: u64 = 1 << 56;
 
-/// What a member of a mirrored flash says of itself.
+/// Identity and age of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The identity of the pair.

@@ -11,7 +11,7 @@ use crate::operation::Member;
 use crate::recovery::{FlashError, is_blank};
 use crate::storage::Storage;
 
-/// What a start finds at the place of a member.
+/// State of a member, as a start finds it.
 #[derive(Debug)]
 pub enum FoundMember {
     /// There is no such device, or it cannot be read.
@@ -28,7 +28,7 @@ pub enum FoundMember {
     Labelled(Label),
 }
 
-/// What a note says of a mirrored flash.
+/// State of a mirrored flash that a note names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
     /// Generation of the members in use.
@@ -37,10 +37,10 @@ pub struct Noted {
     pub alone: Option<Member>,
 }
 
-/// What is known besides the members, and what the operator allows.
+/// Facts besides the members, and leave of the operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// What the notes of the backing stores say; `None` if none of them names a mirrored flash.
+    /// State that the notes of the backing stores name; `None` if none of them names a mirrored flash.
     pub noted: Option<Noted>,
     /// `true` if one member may go on alone.
     pub allows_degraded: bool,
@@ -111,7 +111,7 @@ pub enum MirrorError {
     Damaged {
         /// Which member.
         which: Place,
-        /// What is damaged.
+        /// Error of the damaged metadata.
         error: Box<FlashError>,
     },
     /// A later version wrote the label.
@@ -267,10 +267,7 @@ impl FoundMember {
         Ok(match Label::read(storage)? {
             Ok(label) => Self::Labelled(label),
             Err(NoLabel::Blank) => {
-                let is_blank = is_blank(storage).map_err(|error| match error {
-                    FlashError::Io(error) => error,
-                    other => io::Error::other(other),
-                })?;
+                let is_blank = is_blank(storage).map_err(io::Error::other)?;
                 if is_blank { Self::Blank } else { Self::Foreign }
             }
             Err(NoLabel::Foreign) => Self::Foreign,

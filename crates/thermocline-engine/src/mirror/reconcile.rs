@@ -66,10 +66,10 @@ const fn damaged_at(place: usize) -> impl FnOnce(FlashError) -> MirrorError {
 }
 
 fn damaged(place: usize, error: FlashError) -> MirrorError {
-    match error {
-        FlashError::Io(error) => MirrorError::Io(error),
-        error => MirrorError::Damaged { which: Place(place), error: Box::new(error) },
+    if let FlashError::Io(error) = error {
+        return MirrorError::Io(error);
     }
+    MirrorError::Damaged { which: Place(place), error: Box::new(error) }
 }
 
 /// Makes the flashes of one cache alike.

@@ -12,7 +12,7 @@ use crate::storage::{AlignedBytes, Storage};
 /// Bytes that are copied at a time.
 const COPIED_BYTES: usize = 4 << 20;
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resilvered {
     /// Pages that the new member has.

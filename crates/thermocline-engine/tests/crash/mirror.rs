@@ -17,16 +17,16 @@ use crate::devices::{Devices, Region};
 use crate::plan::Plan;
 use crate::world::World;
 
-/// A member fails once in so many operations.
+/// Number of operations of which one begins a failure.
 const FAILURES: u64 = 400;
 
 /// Operations between the failures of two members: no operation shall see both.
 const REST: u64 = 500;
 
-/// What is durable about the members, besides their contents.
+/// The labels of the members, and the note.
 #[derive(Debug)]
 struct Labels {
-    labels: [Label; 2],
+    each: [Label; 2],
     noted: Noted,
     /// `true` if the note can be written only now and then.
     is_note_stubborn: bool,
@@ -45,7 +45,7 @@ impl LabelKeeper {
 impl Keeper for LabelKeeper {
     fn label(&mut self, survivor: Member, generation: u64) -> io::Result<()> {
         let mut labels = self.lock();
-        let label = &mut labels.labels[survivor as usize];
+        let label = &mut labels.each[survivor as usize];
         (label.generation, label.is_alone) = (generation, true);
         Ok(())
     }
@@ -173,7 +173,7 @@ struct Copied {
     epoch: u64,
 }
 
-/// What happens to a member while the engine is down.
+/// Loss of a member while the engine is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     Nothing,
@@ -205,6 +205,11 @@ pub(crate) fn run(plan: Plan) -> Result<u64, String> {
     run.world.live(300)?;
     run.check()?;
     run.world.devices.borrow_mut().operations_left = u64::MAX;
+    // The end comes fast, and nobody waits for a device that fails.
+    let mirrored = run.world.devices.borrow().mirrored.clone();
+    if let Some(mirrored) = mirrored {
+        mirrored.borrow_mut().fails_until = [0; 2];
+    }
     let count = run.world.crashes;
     run.world.end()?;
     Ok(count)
@@ -222,9 +227,9 @@ impl Run {
             content_bytes: 0,
         };
         let labels = Labels {
-            labels: Member::EACH.map(label),
+            each: Member::EACH.map(label),
             noted: Noted { generation: 1, alone: None },
-            is_note_stubborn: seed % 3 == 0,
+            is_note_stubborn: seed.is_multiple_of(3),
             random: SplitMix64::new(seed ^ 0x1ABE),
         };
         let labels = Arc::new(Mutex::new(labels));
@@ -239,10 +244,10 @@ impl Run {
     }
 
     fn check(&self) -> Result<(), String> {
-        match self.world.shards.has_failed() {
-            true => Err("the flash failed, and one of its devices works".to_owned()),
-            false => Ok(()),
+        if self.world.shards.has_failed() {
+            return Err("the flash failed, and one of its devices works".to_owned());
         }
+        Ok(())
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -260,7 +265,7 @@ impl Run {
 
     fn copy(&self, member: Member, epoch: u64) -> Copied {
         let regions = self.world.devices.borrow().regions[self.regions_of(member)].to_vec();
-        Copied { regions, label: self.labels.lock().unwrap().labels[member as usize], epoch }
+        Copied { regions, label: self.labels.lock().unwrap().each[member as usize], epoch }
     }
 
     /// Cut the power, lose a member or not, and start again.
@@ -309,7 +314,7 @@ impl Run {
             0 => Loss::Gone(member),
             1 => {
                 let now = self.world.owner.1;
-                let labels = self.labels.lock().unwrap().labels;
+                let labels = self.labels.lock().unwrap().each;
                 let [own, other] =
                     [member, member.other()].map(|it| labels[it as usize].generation);
                 // Of two members, one has the newest pages.
@@ -319,7 +324,7 @@ impl Run {
                 };
                 let regions = self.regions_of(member);
                 self.world.devices.borrow_mut().regions.splice(regions, copied.regions);
-                self.labels.lock().unwrap().labels[member as usize] = copied.label;
+                self.labels.lock().unwrap().each[member as usize] = copied.label;
                 self.has_old = true;
                 Loss::Old(member)
             }
@@ -331,7 +336,7 @@ impl Run {
     fn pair(&mut self, loss: Loss) -> Result<Pairing, String> {
         let (labels, noted) = {
             let labels = self.labels.lock().unwrap();
-            (labels.labels, labels.noted)
+            (labels.each, labels.noted)
         };
         let gone = if let Loss::Gone(member) = loss { Some(member) } else { None };
         let choose = |gone: Option<Member>, asked: Asked| {
@@ -366,7 +371,6 @@ impl Run {
     }
 
     /// Start on what is there. The outer error is a fault of the engine, the inner one of the devices.
-    #[expect(clippy::type_complexity, reason = "two kinds of errors")]
     fn start(&mut self, loss: Loss) -> Result<Result<(FlashSet, Arc<Mirror>), FlashError>, String> {
         let mut pairing = self.pair(loss)?;
         if let Pairing::Both { .. } = pairing {
@@ -380,7 +384,7 @@ impl Run {
                 Err(error) => {
                     let place = error.place().filter(|_| self.has_old);
                     let place = place.ok_or_else(|| format!("{loss:?}: {error}"))?;
-                    let label = self.labels.lock().unwrap().labels[1 - place];
+                    let label = self.labels.lock().unwrap().each[1 - place];
                     pairing = Pairing::Alone { place: 1 - place, label };
                 }
             }
@@ -399,19 +403,16 @@ impl Run {
             }
         };
         let generation = only.map_or_else(
-            || self.labels.lock().unwrap().labels[0].generation,
+            || self.labels.lock().unwrap().each[0].generation,
             |label| label.generation,
         );
         let mirror = Mirror::new(None, generation, keeper);
-        if let Some(label) = only {
-            mirror
-                .fail(label.member.other())
-                .map_err(|_| FlashError::from(io::Error::other("the note")))
-                .or_else(|error| {
-                    // It is tried again by the next start.
-                    self.world.devices.borrow_mut().operations_left = 0;
-                    Err(error)
-                })?;
+        if let Some(label) = only
+            && mirror.fail(label.member.other()).is_err()
+        {
+            // It is tried again by the next start.
+            self.world.devices.borrow_mut().operations_left = 0;
+            return Err(io::Error::other("the note").into());
         }
         let mirror = Arc::new(mirror);
         let members = Member::EACH.map(|member| Some(self.content(member)));
@@ -433,7 +434,7 @@ impl Run {
     /// Copies the other member to one, whose content is lost.
     fn resilver(&mut self, member: Member, label: Label) -> Result<(), FlashError> {
         // It counts as blank from here on.
-        self.labels.lock().unwrap().labels[member as usize].generation = 0;
+        self.labels.lock().unwrap().each[member as usize].generation = 0;
         let (mut source, mut target) = (self.content(member.other()), self.content(member));
         let mut random = SplitMix64::new(self.world.random.bits());
         let regions = self.regions_of(member);
@@ -445,8 +446,8 @@ impl Run {
         let flash = FlashSet::read(&mut source)?;
         resilver(&mut source, &mut target, member, 0..0, &[(0, &flash)], |_, _| {})?;
         let mut labels = self.labels.lock().unwrap();
-        labels.labels[member as usize] = Label { member, is_alone: false, ..label };
-        labels.labels[member.other() as usize].is_alone = false;
+        labels.each[member as usize] = Label { member, is_alone: false, ..label };
+        labels.each[member.other() as usize].is_alone = false;
         Ok(())
     }
 }

@@ -140,6 +140,7 @@ fn promtool_accepts_the_metrics_and_the_rules() {
 #[test]
 fn what_dashboards_and_rules_name_is_served() {
     let mut cache = Cache::new(8);
+    cache.set("flash.mirror", "second.img");
     let engine = busy(&mut cache);
     let metrics = engine.get("/metrics");
     let mut names = BTreeSet::new();

@@ -178,8 +178,6 @@ fn offline_tools_use_both_devices_or_one() {
     let half = bytes.len() / 2;
     bytes[half..].fill(0x5a);
     std::fs::write(&first, &bytes).unwrap();
-    let check = [&["cache", "check", &first][..], &pair].concat();
-    fails(&check, &["0 damaged pages that it lacks"]);
     let drain = [&["cache", "drain", &first, "--backing", &disk][..], &pair].concat();
     let gone = cache.path("gone.img");
     std::fs::rename(&second, &gone).unwrap();

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::Nanos;
 use thermocline_core::policy::multi::split::{Answer, Hint};
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
-use thermocline_engine::driver::joint::JointDriver;
+use thermocline_engine::driver::joint::{JointDriver, JointMember};
 use thermocline_engine::driver::mirror::MirrorDriver;
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
@@ -24,6 +24,7 @@ use thermocline_nbd::backing::NbdDriver;
 use tracing::{info, warn};
 
 use super::config::{Config, IoEngine};
+use super::shared_flash::PerDevice;
 
 /// Threads that drive devices where `io_uring` does not.
 const THREADS: usize = 32;
@@ -346,6 +347,35 @@ pub(crate) fn drive_nbd(
     let flash = drive_flash(engine, frames, flash)?;
     let split = SplitDriver::new(flash, backing).context("cannot wait for two devices")?;
     Ok(AnyDriver::Split(Box::new(split)))
+}
+
+/// Join a driver with that of the second device of a mirrored flash, if there is one, and its syncs with those
+/// of others.
+pub(super) fn with_second(
+    engine: IoEngine,
+    frames: &Arc<Frames>,
+    driver: AnyDriver,
+    (second, mirror): (Option<&DeviceFile>, Option<&Arc<Mirror>>),
+    [of_first, of_second]: PerDevice<JointMember>,
+    of_disk: Option<JointMember>,
+) -> Result<AnyDriver> {
+    let driver = joint(driver, of_first, of_disk)?;
+    let Some(mirror) = mirror else { return Ok(driver) };
+    let second = second.map(|second| drive_flash(engine, frames, second)).transpose()?;
+    let second = second.map(|second| joint(second, of_second, None)).transpose()?;
+    drive_both(driver, second, mirror)
+}
+
+/// Join the syncs of a driver with those of others, if there are any.
+fn joint(
+    driver: AnyDriver,
+    flash: Option<JointMember>,
+    backing: Option<JointMember>,
+) -> Result<AnyDriver> {
+    if flash.is_none() && backing.is_none() {
+        return Ok(driver);
+    }
+    Ok(AnyDriver::Joint(Box::new(JointDriver::new(driver, flash, backing)?)))
 }
 
 /// Create a ring if the configuration asks for one or the system has one, and threads otherwise.

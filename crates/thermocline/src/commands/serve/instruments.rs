@@ -8,20 +8,19 @@ use thermocline_core::{Op, Tier};
 use thermocline_engine::counters::{COUNTER_FIGURES, PURPOSE_NAMES, TRANSFER_FIGURES, Transfers};
 use thermocline_engine::figures::SHARD_FIGURES;
 use thermocline_engine::shadow::{Estimate, Shadows};
-use thermocline_engine::{
-    Counters, Device, Engine, Event, Member, Mirror, Options, RequestKind, Shard, WriteMode,
-};
+use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, Shard, WriteMode};
 use thermocline_nbd::cached::Meter;
 use tracing::{info, warn};
 
 use super::config::{Config, Record};
 use super::devices::AnyDriver;
 use super::kept_note::Note;
+use super::mirrored::MirrorStatus;
 use super::record::Recording;
 use super::shadows::{Wanted, Watching};
 use super::status::{
-    ChoosingStatus, DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, MirrorStatus,
-    PerOp, PerTier, SharingStatus, Status,
+    ChoosingStatus, DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier,
+    SharingStatus, Status,
 };
 
 /// An incident ends when nothing has failed for so long.
@@ -289,7 +288,7 @@ impl Instruments {
             capacity_pages: [options.ram_pages.into(), options.flash_pages.into()],
             has_flash: shard.has_flash(),
             is_flash_configured: self.has_flash,
-            flash_mirror: shard.mirror().map(mirror_status),
+            flash_mirror: shard.mirror().map(MirrorStatus::of),
             writes_held: shard.write_hold().is_held(),
             accesses: PerOp { read: found(counters, Op::Read), write: found(counters, Op::Write) },
             latency: PerOp { read: latencies.read, write: latencies.write },
@@ -396,12 +395,6 @@ fn device(transfers: &Transfers, queue_depth: usize) -> DeviceStatus {
         queue_depth: queue_depth as u64,
         figures: Figures::read(TRANSFER_FIGURES, transfers),
     }
-}
-
-/// Return which devices of a mirrored flash are in use.
-fn mirror_status(mirror: &Mirror) -> MirrorStatus {
-    let members = Member::EACH.map(|member| u64::from(mirror.uses(member))).iter().sum();
-    MirrorStatus { members, errors: Member::EACH.map(|member| mirror.errors(member)) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{
@@ -32,7 +33,7 @@ pub(crate) struct Pair {
     label: Label,
 }
 
-/// What the configuration and the operator say of a mirrored flash.
+/// Devices that a mirrored flash shall have, and leave of the operator.
 pub(crate) struct Wanted<'a> {
     pub(crate) paths: [&'a Path; 2],
     pub(crate) caching: Caching,
@@ -45,9 +46,9 @@ impl Pair {
     ///
     /// # Errors
     /// Devices that must not be used together, or alone; the error names the remedy.
-    pub(crate) fn open<'a>(
+    pub(crate) fn open(
         wanted: &Wanted<'_>,
-        disks: &[&'a DeviceFile],
+        disks: &[&DeviceFile],
         may_be_new: &dyn Fn() -> Result<()>,
     ) -> Result<Self> {
         let Wanted { paths, caching, asked } = *wanted;
@@ -80,12 +81,12 @@ impl Pair {
         }
         let absent = || FoundMember::Absent(io::ErrorKind::NotFound.into());
         let found = found.map(|found| found.unwrap_or_else(absent));
-        let mut pairing = Pairing::choose(found, asked).map_err(|error| remedied(error, paths))?;
+        let mut pairing = Pairing::choose(found, asked).map_err(|error| remedied(&error, paths))?;
         if let Pairing::Both { labels } = pairing {
             let [Some(one), Some(other)] = &whole else { bail!("both devices are there") };
             let (mut one, mut other) = (content(one)?, content(other)?);
             if let Err(error) = reconcile([&mut one, &mut other]) {
-                pairing = without(error, labels, asked).map_err(|error| remedied(error, paths))?;
+                pairing = without(error, labels, asked).map_err(|error| remedied(&error, paths))?;
             }
         }
         Self::assemble(whole, pairing)
@@ -199,6 +200,23 @@ impl Pair {
     }
 }
 
+/// The devices of a mirrored flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MirrorStatus {
+    /// Number of devices in use: 2, or 1 once the other one has failed or was missing.
+    pub(crate) members: u64,
+    /// Operations that failed, per device.
+    pub(crate) errors: [u64; 2],
+}
+
+impl MirrorStatus {
+    /// Return which devices are in use.
+    pub(crate) fn of(mirror: &Mirror) -> Self {
+        let members = Member::EACH.map(|member| u64::from(mirror.uses(member))).iter().sum();
+        Self { members, errors: Member::EACH.map(|member| mirror.errors(member)) }
+    }
+}
+
 /// Makes durable which device goes on alone, and says so in the log.
 struct FlashKeeper {
     files: [Option<DeviceFile>; 2],
@@ -306,7 +324,7 @@ fn without(error: MirrorError, labels: [Label; 2], asked: Asked) -> Result<Pairi
 }
 
 /// Return the error with the device and the options that help.
-fn remedied(error: MirrorError, paths: [&Path; 2]) -> Error {
+fn remedied(error: &MirrorError, paths: [&Path; 2]) -> Error {
     let remedy = match (error.allows_resilver(), error.allows_degraded()) {
         (true, _) => {
             "; nothing was changed: --resilver copies the other device to it, --degraded starts without it"

@@ -10,25 +10,25 @@ use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::Driver as _;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
-use thermocline_engine::driver::joint::{JointDriver, JointMember, JointSyncs};
+use thermocline_engine::driver::joint::JointSyncs;
 use thermocline_engine::{
-    Asked, Device, Directory, Engine, Fingerprint, Flash, FlashError, FlashSet, Mirror, Noted,
-    OpenError, Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
+    Asked, Device, Directory, Engine, Fingerprint, Flash, FlashError, FlashSet, Noted, OpenError,
+    Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
 
 use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{
-    AnyDriver, drive_both, drive_files, drive_flash, drive_nbd, initialise, lock, lock_flash,
-    options, set_bytes,
+    AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options, set_bytes,
+    with_second,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::kept_note::Note;
 use super::mirrored::{Pair, Wanted};
 use super::pins::PinFile;
 use super::regions::{Region, Regions, check_single};
-use super::shared_flash::{PerDevice, SharedFlash};
+use super::shared_flash::SharedFlash;
 use super::start::{self, BackingAtEnd};
 use crate::arguments::ServeOptions;
 use crate::backing::BackingLocation;
@@ -385,7 +385,9 @@ impl Planned<'_> {
             if has_flash { in_flash.clone() } else { "the engine cannot be set up".to_owned() }
         })?;
         if let Some(mirror) = flash_file.as_ref().and_then(FlashDevice::mirror) {
-            shards.iter_mut().for_each(|shard| shard.mirror_with(Arc::clone(mirror)));
+            for shard in &mut shards {
+                shard.mirror_with(Arc::clone(mirror));
+            }
         }
         let first_note = FirstNote(note_place.zip(plan.note_before_serving()));
         let note = match (&flash_file, &first_note.0) {
@@ -475,7 +477,14 @@ fn drive(
             let driver = drive_nbd(engine, shard.frames(), backing, first)?;
             let syncs = all.member_for(flash.is_some())?;
             let mirror = flash.and_then(|(file, _)| file.mirror());
-            return Ok(vec![with_second(engine, shard, driver, (second, mirror), syncs, None)?]);
+            return Ok(vec![with_second(
+                engine,
+                shard.frames(),
+                driver,
+                (second, mirror),
+                syncs,
+                None,
+            )?]);
         }
         (Backing::Nbd(_), _) => bail!("an export is cached by one shard"),
     };
@@ -488,38 +497,9 @@ fn drive(
         let of_disk = disk_syncs.as_ref().map(JointSyncs::join).transpose()?;
         let syncs = all.member_for(flash.is_some())?;
         let mirror = region.as_ref().and_then(FlashDevice::mirror);
-        with_second(engine, shard, driver, (second, mirror), syncs, of_disk)
+        with_second(engine, shard.frames(), driver, (second, mirror), syncs, of_disk)
     });
     each.collect()
-}
-
-/// Join a driver with that of the second device of a mirrored flash, if there is one, and its syncs with those
-/// of others.
-fn with_second(
-    engine: IoEngine,
-    shard: &Shard,
-    driver: AnyDriver,
-    (second, mirror): (Option<&DeviceFile>, Option<&Arc<Mirror>>),
-    [of_first, of_second]: PerDevice<JointMember>,
-    of_disk: Option<JointMember>,
-) -> Result<AnyDriver> {
-    let driver = joint(driver, of_first, of_disk)?;
-    let Some(mirror) = mirror else { return Ok(driver) };
-    let second = second.map(|second| drive_flash(engine, shard.frames(), second)).transpose()?;
-    let second = second.map(|second| joint(second, of_second, None)).transpose()?;
-    drive_both(driver, second, mirror)
-}
-
-/// Join the syncs of a driver with those of others, if there are any.
-fn joint(
-    driver: AnyDriver,
-    flash: Option<JointMember>,
-    backing: Option<JointMember>,
-) -> Result<AnyDriver> {
-    if flash.is_none() && backing.is_none() {
-        return Ok(driver);
-    }
-    Ok(AnyDriver::Joint(Box::new(JointDriver::new(driver, flash, backing)?)))
 }
 
 /// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the

@@ -33,7 +33,7 @@ pub(crate) struct SharedFlash {
     path: Option<PathBuf>,
     /// None if there is one writer.
     syncs: Option<PerDevice<JointSyncs>>,
-    /// What the notes of all volumes say of a mirrored flash.
+    /// Notes of all volumes, which name the state of a mirrored flash.
     pub(super) notes: Option<NotedMirror>,
     /// Set once the flash failed a volume: all give it up.
     has_failed: Arc<AtomicBool>,

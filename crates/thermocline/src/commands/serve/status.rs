@@ -8,6 +8,8 @@ use thermocline_core::{Choosing, Switch, Tier};
 use thermocline_engine::figures::{Figure, Value};
 use thermocline_engine::shadow::Estimate;
 
+use super::mirrored::MirrorStatus;
+
 /// Upper bounds of the latency classes are powers of two of this many nanoseconds.
 const LATENCY_BASE_NS: u64 = 1_000;
 /// Latency classes: up to 1 us, 2 us, 4 us and so on to 8 s; longer ones are only in the count.
@@ -266,15 +268,6 @@ impl From<Switch> for SwitchStatus {
             adopted_ms_per_access: switch.adopted_ms_per_access,
         }
     }
-}
-
-/// The devices of a mirrored flash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct MirrorStatus {
-    /// Number of devices in use: 2, or 1 once the other one has failed or was missing.
-    pub(crate) members: u64,
-    /// Operations that failed, per device.
-    pub(crate) errors: [u64; 2],
 }
 
 /// A share of RAM that moves.

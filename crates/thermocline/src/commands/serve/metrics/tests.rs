@@ -8,7 +8,8 @@ use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{Engine, Options, PolicyOptions, Request, Shard};
 
 use super::super::exposition::{PREFIX, sample_name};
-use super::super::status::{Figures, GaugeStatus, MirrorStatus, SharingStatus};
+use super::super::mirrored::MirrorStatus;
+use super::super::status::{Figures, GaugeStatus, SharingStatus};
 use super::*;
 
 const BEGIN: &str = "<!-- The table of figures: written by `cargo xtask golden` -->\n";
