@@ -15,7 +15,7 @@ use thermocline_engine::driver::joint::JointDriver;
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
-use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
+use thermocline_engine::driver::{Allocation, Completion, Driver, Recall, Sent};
 use thermocline_engine::{FlashError, FlashSet, Frames, Layout, Operation, Options, Storage, Uuid};
 use thermocline_nbd::backing::NbdDriver;
 use tracing::{info, warn};
@@ -117,6 +117,20 @@ impl Driver for AnyDriver {
         match self {
             Self::Nbd(driver) => driver.tell(hint),
             Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => {}
+        }
+    }
+
+    fn tell_with_leaving(&mut self, hint: Hint) {
+        match self {
+            Self::Nbd(driver) => driver.tell_with_leaving(hint),
+            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => {}
+        }
+    }
+
+    fn next_push(&mut self) -> Option<Sent> {
+        match self {
+            Self::Nbd(driver) => driver.next_push(),
+            Self::Uring(_) | Self::Threads(_) | Self::Split(_) | Self::Joint(_) => None,
         }
     }
 
