@@ -72,7 +72,7 @@ const fn pair_of(policy: &'static str) -> System {
     System { name: policy, client: policy, server: policy, cooperates: true }
 }
 
-const SYSTEMS: [System; 8] = [
+const SYSTEMS: [System; 9] = [
     System { name: "LRU over LRU", client: "lru", server: "lru-inclusive", cooperates: false },
     System {
         name: "LRU over exclusive LRU",
@@ -83,9 +83,10 @@ const SYSTEMS: [System; 8] = [
     pair_of("demote"),
     pair_of("promote"),
     pair_of("hint-k"),
-    pair_of("mq-n"),
     pair_of("d-hfa"),
     pair_of("p-hfa"),
+    pair_of("h-hfa"),
+    pair_of("mq-n"),
 ];
 
 /// Run the benchmark, and print tables in Markdown.

@@ -117,9 +117,11 @@ counters! {
         copies_saved_flash: "Copies to flash that the policy asked for, of pages that a slot already had",
         copies_saved_disk: "Copies to disk that the policy asked for, of pages that the disk already had",
         demotions: "Clean pages offered to the server when they left RAM"
-            + "See [policies on two hosts](two-hosts.md), also for the next three.",
+            + "See [policies on two hosts](two-hosts.md), also for the next five.",
         demotions_taken: "Clean pages of clients that RAM accepted",
         demotions_refused: "Clean pages of clients that the policy did not accept",
+        pushes: "Pages sent to a client because of one that it gave up",
+        pushes_taken: "Pages that the server sent because of one that left RAM, and that RAM accepted",
         pages_outdated: "Pages that left RAM because another client wrote them",
         fetches_saved: "Reads avoided because a write covered the whole page",
         partial_fetches: "Pages read only because a write replaced a part of them"

@@ -3,11 +3,11 @@
 use thermocline_core::policy::multi::split::Hint;
 
 use crate::driver::memory::MemoryDriver;
-use crate::driver::{Completion, Driver, Recall};
+use crate::driver::{Completion, Driver, Recall, Sent};
 use crate::lent::Lent;
 use crate::options::{Leaving, Options, OptionsError};
 use crate::request::{Reply, Request, SubmitError};
-use crate::shard::{Cooperator, Shard};
+use crate::shard::{Cooperator, Pushed, Shard};
 
 /// A shard with its driver: requests in, replies out.
 ///
@@ -135,7 +135,7 @@ impl<D: Driver> Engine<D> {
             let driver = &mut self.driver;
             let mut leave = |hint: Option<Hint>, offset, content: Option<&[u8]>| {
                 if let Some(hint) = hint {
-                    driver.tell(hint);
+                    driver.tell_with_leaving(hint);
                 }
                 driver.leave(offset, content);
             };
@@ -143,7 +143,7 @@ impl<D: Driver> Engine<D> {
                 has_moved = true;
             }
             self.driver.poll(&mut self.done);
-            let is_any = self.take_completions();
+            let is_any = self.take_completions() | self.take_pushes();
             if !self.take_recalls() && !is_any {
                 return has_moved;
             }
@@ -176,6 +176,19 @@ impl<D: Driver> Engine<D> {
         if may_be_older && !self.driver.is_current() {
             self.shard.give_up_all();
         }
+    }
+
+    /// Takes the pages that the driver was sent. Returns whether there were any.
+    fn take_pushes(&mut self) -> bool {
+        let mut is_any = false;
+        while let Some(Sent { offset_bytes, number, content }) = self.driver.next_push() {
+            is_any = true;
+            let page = offset_bytes / u64::from(self.shard.options().page_bytes);
+            if !self.shard.take_pushed(Pushed { page, number }, &content) {
+                self.driver.leave(offset_bytes, None);
+            }
+        }
+        is_any
     }
 
     /// Gives up the pages that the driver was told to recall. Returns whether there were any.

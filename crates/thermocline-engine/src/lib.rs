@@ -84,8 +84,8 @@ pub use page_ranges::PageRanges;
 pub use recovery::{Flash, FlashError};
 pub use request::{Reply, Request, RequestError, RequestKind, SubmitError};
 pub use shard::{
-    Cooperator, Event, Observer, OpenError, PageStatus, RangeCommand, RangeDone, RangeError,
-    RangeWork, Shard, WriteHold,
+    Cooperator, Demoted, Event, Observer, OpenError, PageStatus, Pushed, RangeCommand, RangeDone,
+    RangeError, RangeWork, Shard, WriteHold,
 };
 pub use shard_map::{ShardMap, Share};
 pub use sharding::{FlashSet, FoundSet, Part, SharedSyncs, Spanning};

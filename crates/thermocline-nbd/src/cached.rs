@@ -73,12 +73,14 @@ struct Pending {
     rest: Option<Request>,
     /// The client that keeps the pages, if one does.
     keeper: Option<Keeper>,
+    /// `true` if it is the read of a page that goes to a client which did not ask for it.
+    is_push: bool,
 }
 
 impl Pending {
     fn new(tag: Tag, keeper: Option<Keeper>) -> Self {
         let since = Instant::now();
-        Self { tag, since, waits_since: since, rest: None, keeper }
+        Self { tag, since, waits_since: since, rest: None, keeper, is_push: false }
     }
 }
 
@@ -255,8 +257,11 @@ impl<D: Driver> Cached<D> {
             }
             self.engine.release(reply);
         };
-        let Pending { tag, since, .. } =
+        let Pending { tag, since, is_push, .. } =
             self.take_pending(reply.tag).expect("the engine answers what it was asked");
+        if is_push {
+            return Some(self.answer_push(tag, reply));
+        }
         if let Some(meter) = &mut self.meter {
             meter.answered(reply.kind, reply.found, since.elapsed());
         }
@@ -555,6 +560,10 @@ impl<D: Driver> Service for Cached<D> {
 
     fn take_answers(&mut self, _tag: Tag) -> Vec<u64> {
         self.take_client_answers()
+    }
+
+    fn take_push(&mut self, _tag: Tag) -> Option<service::Pushed> {
+        self.take_client_push()
     }
 
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {

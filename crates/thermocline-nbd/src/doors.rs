@@ -13,7 +13,7 @@ use slab::Slab;
 
 use crate::codec::server::{READ_BYTES, bytes_to_multiple};
 use crate::protocol::{Command, Context, ErrorCode, Extent};
-use crate::service::{Cooperator, Departure, ExtentRange, Piece, Reply, Service, Tag};
+use crate::service::{Cooperator, Departure, ExtentRange, Piece, Pushed, Reply, Service, Tag};
 
 /// Tags of pieces that doors asked for; the server's have this bit clear.
 const DOOR: u64 = 1 << 63;
@@ -234,6 +234,10 @@ impl<S: Service> Service for Doored<S> {
 
     fn take_answers(&mut self, tag: Tag) -> Vec<u64> {
         self.inner.take_answers(tag)
+    }
+
+    fn take_push(&mut self, tag: Tag) -> Option<Pushed> {
+        self.inner.take_push(tag)
     }
 
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {

@@ -88,6 +88,12 @@ pub mod command_flag {
     pub const FAST_ZERO: u16 = 1 << 4;
     /// The client held what it writes; only of clients that [cooperate](super::cooperation).
     pub const HELD: u16 = 1 << 15;
+    /// The client that attaches takes pages that it did not ask for, see
+    /// [`PUSHES_NAME`](super::cooperation::PUSHES_NAME).
+    pub const TAKES_PUSHES: u16 = 1 << 15;
+    /// What the client tells goes with the page that it gives up next, and is no measure of its cache; only of
+    /// clients that take pages which they did not ask for.
+    pub const CARRIED: u16 = 1 << 15;
 }
 
 /// An extension by which clients that cache what they read and write tell the server so.
@@ -100,6 +106,12 @@ pub mod cooperation {
     /// The number by which the server confirms that, by which it names pages to be given up, and by which it
     /// says which pages the client keeps.
     pub const CONTEXT_ID: u32 = 3;
+    /// The name that a client selects besides, if it takes pages that it did not ask for: the answer to
+    /// [`Command::Demote`](super::Command::Demote) may bring one. Servers and clients that do not know this
+    /// name do without.
+    pub const PUSHES_NAME: &str = "x-thermocline:pushes";
+    /// The number by which the server confirms that, and by which it names such a page.
+    pub const PUSHES_ID: u32 = 4;
     /// The number of the first command; the others follow.
     pub const FIRST_COMMAND: u16 = 0x7463;
     /// The greatest number of pages that one answer names.

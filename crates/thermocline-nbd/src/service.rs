@@ -74,6 +74,15 @@ pub struct Reply {
     pub outcome: Result<(), ErrorCode>,
 }
 
+/// A page that goes to a cooperating client because of one that it has given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// Where it begins, in bytes.
+    pub offset_bytes: u64,
+    /// Number for the client's policy.
+    pub number: u64,
+}
+
 /// Holds the bytes of one export.
 pub trait Service {
     /// Takes a piece; `payload` is as long as the piece if it is a write, and empty otherwise.
@@ -115,6 +124,14 @@ pub trait Service {
     #[expect(unused_variables, reason = "a service without such clients answers nothing")]
     fn take_answers(&mut self, tag: Tag) -> Vec<u64> {
         vec![]
+    }
+
+    /// Return the page, if there is one, that goes to a cooperating client for one that it has given up. The server
+    /// calls this right after [`Service::next_reply`] has said that the piece succeeded, and takes the page's
+    /// bytes as those of a read.
+    #[expect(unused_variables, reason = "a service without such clients sends nothing unasked")]
+    fn take_push(&mut self, tag: Tag) -> Option<Pushed> {
+        None
     }
 
     /// Take notice that a cooperating client has gone. Its requests in flight are still answered.

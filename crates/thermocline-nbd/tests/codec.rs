@@ -14,6 +14,7 @@ use thermocline_nbd::protocol::{
     BlockSizes, Command, Context, ErrorCode, ExportInfo, Extent, command_flag,
     transmission_flag as flag,
 };
+use thermocline_nbd::service::Pushed;
 
 const ALL_FLAGS: u16 = flag::SEND_FLUSH
     | flag::SEND_FUA
@@ -614,6 +615,7 @@ fn requests_and_replies_look_as_documented() {
         is_structured: true,
         contexts: server::Contexts::default(),
         cooperates: false,
+        takes_pushes: false,
     };
     let mut requests = Requests::new(negotiated, &export("", 1 << 20));
     let input = bytes("25609513 0001 0001 1122334455667788 0000000000000200 00000003 'xyz'");
@@ -650,6 +652,7 @@ fn what_is_no_request_ends_the_connection() {
         is_structured: false,
         contexts: server::Contexts::default(),
         cooperates: false,
+        takes_pushes: false,
     };
     for input in [
         "25609514 0000 0000 0000000000000000 0000000000000000 00000000",
@@ -825,4 +828,116 @@ fn pages_to_be_given_up_are_named_by_where_they_begin() {
     output.clear();
     replies::recalls(&mut output, 7, &[]);
     assert_eq!(output, bytes("67446698 00000000 0000000000000007"));
+}
+
+/// Negotiates the extensions of these names with a client.
+fn extended(names: &[&str], is_offered: bool) -> (usize, Negotiated) {
+    let wanted = client::Wanted {
+        export: "a".into(),
+        contexts: names.iter().map(|name| format!("x-thermocline:{name}")).collect(),
+        ..client::Wanted::default()
+    };
+    let exports = [ExportInfo { takes_cooperation: is_offered, ..export("a", 1 << 20) }];
+    let (agreed, negotiated) = negotiate(&exports, wanted, &[7]);
+    (agreed.unwrap().contexts.len(), negotiated.unwrap())
+}
+
+#[test]
+fn pages_come_unasked_where_both_sides_say_so() {
+    for (names, is_offered, expected) in [
+        (&["cooperation", "pushes"][..], true, (2, true, true)),
+        (&["cooperation"], true, (1, true, false)),
+        // On its own, it says nothing.
+        (&["pushes"], true, (1, false, false)),
+        (&["cooperation", "pushes"], false, (0, false, false)),
+    ] {
+        let (confirmed, negotiated) = extended(names, is_offered);
+        let found = (confirmed, negotiated.cooperates, negotiated.takes_pushes);
+        assert_eq!(found, expected, "{names:?}");
+        let mut requests = Requests::new(negotiated, &export("a", 1 << 20));
+        for command in ["7463", "7467"] {
+            let input =
+                bytes(&format!("25609513 8000 {command} 0000000000000007 {:016x} 00001000", 1));
+            let (_, incoming) = requests.next(&input).unwrap();
+            let is_taken = matches!(incoming, Some(Incoming::Request(_)));
+            assert_eq!(is_taken, expected.2, "{names:?} {command}");
+        }
+    }
+}
+
+#[test]
+fn a_page_that_comes_unasked_is_named_before_its_bytes() {
+    let mut output = vec![];
+    replies::push(&mut output, 7, Pushed { offset_bytes: 0x1000, number: 0x2a }, 8);
+    let parts = "668e33ef 0000 0005 0000000000000007 00000014 00000004 0000000000001000
+        000000000000002a 668e33ef 0001 0001 0000000000000007 00000010 0000000000001000";
+    assert_eq!(output, bytes(parts));
+    assert_eq!(output.len(), replies::PUSH_HEADER_BYTES);
+    output.extend_from_slice(b"12345678");
+    let demote = RequestHeader {
+        cookie: 7,
+        command: Command::Demote,
+        flags: 0,
+        offset_bytes: 0x8000,
+        length_bytes: 8,
+    };
+    let find = |cookie| (cookie == 7).then_some(demote);
+    let mut replies = client::Replies::default();
+    let (mut rest, mut found) = (&output[..], vec![]);
+    while let (consumed, Some(event)) = replies.next(rest, find).unwrap() {
+        rest = &rest[consumed..];
+        match event {
+            Event::Extents { cookie: 7, context: 4, descriptors } => {
+                assert_eq!(descriptors, bytes("0000000000001000 000000000000002a"));
+            }
+            Event::Data { cookie: 7, offset_bytes: 0x1000, bytes } => {
+                found.extend_from_slice(bytes)
+            }
+            Event::Done { cookie: 7 } => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((found, rest.len()), (b"12345678".to_vec(), 0));
+}
+
+#[test]
+fn malformed_pages_that_come_unasked_end_the_connection() {
+    let cookie = "0000000000000007";
+    let name = format!("668e33ef 0000 0005 {cookie} 00000014 00000004 {cookie} {cookie}");
+    let data = format!("668e33ef 0001 0001 {cookie} 00000010 0000000000001000");
+    for (command, input, is_right) in [
+        (Command::Demote, name.clone(), true),
+        (Command::Release, name.clone(), false),
+        (Command::Tell, name, false),
+        // The last part; another number of the context; one number more.
+        (
+            Command::Demote,
+            format!("668e33ef 0001 0005 {cookie} 00000014 00000004 {cookie} {cookie}"),
+            false,
+        ),
+        (
+            Command::Demote,
+            format!("668e33ef 0000 0005 {cookie} 00000014 00000003 {cookie} {cookie}"),
+            false,
+        ),
+        (
+            Command::Demote,
+            format!("668e33ef 0000 0005 {cookie} 0000001c 00000004 {cookie} {cookie} {cookie}"),
+            false,
+        ),
+        (Command::Demote, data.clone(), true),
+        (Command::Release, data, false),
+        // Less than a page, more than one, and between two.
+        (Command::Demote, format!("668e33ef 0001 0001 {cookie} 0000000f 0000000000001000"), false),
+        (Command::Demote, format!("668e33ef 0001 0001 {cookie} 00000018 0000000000001000"), false),
+        (Command::Demote, format!("668e33ef 0001 0001 {cookie} 00000010 0000000000001001"), false),
+        (Command::Demote, format!("668e33ef 0001 0002 {cookie} 0000000c {cookie} 00000008"), false),
+    ] {
+        let request =
+            RequestHeader { cookie: 7, command, flags: 0, offset_bytes: 0x8000, length_bytes: 8 };
+        let find = |cookie| (cookie == 7).then_some(request);
+        let found =
+            client::Replies::default().next(&bytes(&input), find).map(|(_, event)| event.is_some());
+        assert_eq!(found.unwrap_or(false), is_right, "{command:?} {input}");
+    }
 }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use self::multi::split::{Answer, Hint, Message};
+use self::multi::split::{Answer, Hint, Message, Push};
 use crate::{Access, Action, Actions, Choosing, Counts, Nanos, Op, PageId, Tier};
 
 pub mod buffer;
@@ -53,6 +53,11 @@ pub enum News {
         page: PageId,
         /// The answer.
         answer: Answer,
+    },
+    /// The server sends a client a page because of one that the client gave up. The client has its content.
+    Pushed {
+        /// The page, and what the policy knows of it.
+        push: Push,
     },
     /// Another client writes a page: this one gives its copy up.
     Outdated {
@@ -125,6 +130,12 @@ pub trait Policy: Debug {
     /// client waits for an answer, if this is the half of a server.
     fn take_answers(&mut self) -> Vec<Answer> {
         Vec::new()
+    }
+
+    /// Return the page, if there is one, that goes to the client whose message was just heard, if this is the
+    /// half of a server. Its actions take the page out of its tier.
+    fn take_push(&mut self) -> Option<Push> {
+        None
     }
 
     /// Work that the policy does on its own, with `now` as the clock.

@@ -35,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) promote_probability: Option<f64>,
     pub(crate) khv: [f64; 3],
     pub(crate) khv_steps: usize,
+    /// H: one clock counts all accesses, as when hints are recorded for an oracle.
+    pub(crate) is_whole: bool,
     /// Hints of an earlier run: (level, page, slot), how many.
     pub(crate) oracle: Option<BTreeMap<(usize, u32, u64), u32>>,
 }
@@ -61,6 +63,7 @@ impl Settings {
             promote_probability: None,
             khv: [2.0, 1.0, 0.5],
             khv_steps: 3,
+            is_whole: false,
             oracle: None,
         }
     }
@@ -158,9 +161,9 @@ pub(crate) struct Hfa {
     ghosts: Vec<u32>,
     ghosts_max: usize,
     draw: Box<dyn FnMut() -> f64>,
-    /// Accesses so far; of D and P, those that the shared levels have heard of.
+    /// Accesses so far; with halves, those that the shared levels have heard of.
     now: u64,
-    /// D and P: the accesses of each client so far, and its hits of reads that the shared levels have not
+    /// With halves: the accesses of each client so far, and its hits of reads that the shared levels have not
     /// heard of.
     clocks: Vec<u64>,
     untold: Vec<u64>,
@@ -254,7 +257,10 @@ impl Hfa {
             for other in (0..self.clients).filter(|&other| other != client) {
                 if self.holds(other, page) {
                     self.levels[other].remove(page);
-                    self.leave_caches(page);
+                    // On two hosts, the server knows already that the writer has the page.
+                    if !self.is_split() {
+                        self.leave_caches(page);
+                    }
                 }
             }
         }
@@ -287,6 +293,7 @@ impl Hfa {
     /// Return `true` if clients and shared levels are halves, each with a clock of its own.
     fn is_split(&self) -> bool {
         self.settings.kind != Kind::H
+            || self.clients > 1 && !self.settings.is_whole && self.settings.oracle.is_none()
     }
 
     /// Lets the shared levels hear of a client's hits.
@@ -537,11 +544,12 @@ impl Hfa {
         let below = (level + 1).max(self.clients);
         let has_rival = |other: usize| other != level && self.holds(other, page);
         let is_elsewhere = self.is_top(level) && (0..self.clients).any(has_rival);
-        if self.is_split() && self.is_top(level) && self.settings.kind == Kind::D {
-            // The client cannot know who else has the page.
+        if self.is_split() && self.is_top(level) && self.settings.kind != Kind::P {
+            // The client cannot know who else has the page; the server records the move.
             self.tell(level);
-            let carried = self.leave(level, page, 1);
+            let carried = self.hint(level, page);
             if !is_elsewhere {
+                self.note_move(page, 1);
                 self.receive(below, page, carried, true);
             }
         } else if below == self.levels.len() || self.settings.kind == Kind::P || is_elsewhere {
@@ -569,12 +577,22 @@ impl Hfa {
 
     /// Note a hint: `way` 0 is a promotion, 1 a demotion. The frequency carried is returned.
     fn leave(&mut self, level: usize, page: u32, way: usize) -> f64 {
-        self.levels[level].remove(page);
+        self.note_move(page, way);
+        self.hint(level, page)
+    }
+
+    fn note_move(&mut self, page: u32, way: usize) {
         let moves = self.moves.entry(page).or_default();
         moves.insert(0, self.settings.khv[way]);
         moves.truncate(self.settings.khv_steps);
+    }
+
+    /// Take a page out of a level with a hint. The frequency carried is returned: of H, in 32 bits.
+    fn hint(&mut self, level: usize, page: u32) -> f64 {
+        self.levels[level].remove(page);
         self.record(level, page);
-        self.f(level, page)
+        let f = self.f(level, page);
+        if self.settings.kind == Kind::H { f64::from(f as f32) } else { f }
     }
 
     pub(crate) fn record(&mut self, level: usize, page: u32) {

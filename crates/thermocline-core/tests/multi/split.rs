@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use thermocline_core::policy::multi::split::{
     self, ClientHalf, Held, Hint, Link, Message, ServerHalf,
 };
+use thermocline_core::random::SplitMix64;
 use thermocline_core::{Access, Action, Actions, Clients, Op, PageId, Tier, registry};
 
 use crate::drive::{Driven, setup};
@@ -14,7 +15,7 @@ use crate::models::Outcome;
 const PAGES: u32 = 16;
 
 /// Policies to split, with their parameters.
-const SPLIT: [(&str, &str, &str); 15] = [
+const SPLIT: [(&str, &str, &str); 21] = [
     ("demote", "mode", "remove"),
     ("demote", "mode", "mru"),
     ("demote", "mode", "lru"),
@@ -27,6 +28,12 @@ const SPLIT: [(&str, &str, &str); 15] = [
     ("d-hfa", "d_overflow", "demote"),
     ("d-hfa", "queues", "strict"),
     ("d-hfa", "q2_insertion", "hotness"),
+    ("h-hfa", "t", "7"),
+    ("h-hfa", "t", "50"),
+    ("h-hfa", "queues", "strict"),
+    ("h-hfa", "ghost_ratio", "0"),
+    ("h-hfa", "delta", "0.3"),
+    ("h-hfa", "khv_steps", "16"),
     ("p-hfa", "t", "7"),
     ("p-hfa", "promote_probability", "0.5"),
     ("p-hfa", "queues", "strict"),
@@ -37,7 +44,10 @@ fn given(policy: &str, name: &str, text: &str) -> Vec<(String, String)> {
     let mut given = vec![(name.to_owned(), text.to_owned())];
     if policy.ends_with("-hfa") {
         let others = [("t", "13"), ("t_out_share", "0.01"), ("f_min", "0.4"), ("q1_share", "0.5")];
-        let others = others.into_iter().filter(|(other, _)| *other != name);
+        // H-HFA has no least frequency.
+        let others = others
+            .into_iter()
+            .filter(|(other, _)| *other != name && !(policy == "h-hfa" && *other == "f_min"));
         given.extend(others.map(|(name, text)| (name.to_owned(), text.to_owned())));
     }
     given
@@ -52,6 +62,8 @@ struct Hosts {
     caches: u8,
     /// Copies from one cache to another so far.
     moves: u64,
+    /// Pages that the server has sent unasked so far.
+    pushes: u64,
     messages: Vec<Message>,
 }
 
@@ -87,6 +99,7 @@ impl Hosts {
             queue: VecDeque::new(),
             caches: setup.disk().0,
             moves: 0,
+            pushes: 0,
             messages: vec![],
         }
     }
@@ -113,9 +126,15 @@ impl Hosts {
             }
             let mut actions = Actions::new();
             let answer = self.server.receive(sender, message, &mut actions);
+            let push = self.server.take_push();
             if let Some(answer) = answer.filter(|_| self.clients[own].waits()) {
                 let mut outbox = Outbox { client, queue: &mut self.queue, is_served: false };
                 self.clients[own].answered(page, answer, &mut outbox);
+            }
+            if let Some(push) = push {
+                self.pushes += 1;
+                let mut outbox = Outbox { client, queue: &mut self.queue, is_served: false };
+                self.clients[own].pushed(push, &mut outbox);
             }
             for action in actions.as_slice() {
                 match *action {
@@ -177,6 +196,25 @@ proptest! {
     }
 }
 
+/// A page that was demoted wakes the promotion of a hotter one, which the server sends (Algorithm 2 of HFA).
+#[test]
+fn a_page_that_is_demoted_sends_a_hotter_one_up() {
+    let mut random = SplitMix64::new(7);
+    for clients in [1, 3] {
+        let clients = Clients::new(clients).unwrap();
+        let mut hosts = Hosts::new(("h-hfa", "t", "60"), &[4, 6], clients);
+        for _ in 0..4000 {
+            let mut draw = |most: u64| u32::try_from(random.bits() % most).unwrap();
+            let page = draw(u64::from(PAGES)).min(draw(u64::from(PAGES)));
+            let client = u8::try_from(draw(clients.get().into())).unwrap();
+            let before = hosts.pushes;
+            hosts.access(Access::read(page).by(client));
+            assert!(hosts.pushes <= before + 1, "one at most for an access");
+        }
+        assert!(hosts.pushes > 2, "{} pages are sent", hosts.pushes);
+    }
+}
+
 /// Generate any messages of a client, true or not.
 fn messages() -> impl Strategy<Value = Vec<(u8, Message)>> {
     let message = (0..3_u8, 0..PAGES, 0..5, (0..4_u32, any::<u64>())).prop_map(
@@ -220,6 +258,8 @@ proptest! {
                 let mut actions = Actions::new();
                 let before = held.clone();
                 hosts.server.receive(client, message, &mut actions);
+                let is_demoted = matches!(message, Message::Demote { .. });
+                prop_assert!(hosts.server.take_push().is_none() || is_demoted, "{:?}", split);
                 let moves = actions.as_slice().iter().map(|&action| moved(action));
                 let moves: Vec<[Option<(Tier, PageId)>; 2]> = moves.collect();
                 for &[filled, emptied] in &moves {
@@ -350,7 +390,7 @@ fn only_policies_that_are_split_are_found() {
     assert!(names.clone().all(|name| registry::find(name).is_ok()));
     assert_eq!(
         names.collect::<Vec<_>>(),
-        ["d-hfa", "demote", "hint-k", "mq-n", "p-hfa", "promote"]
+        ["d-hfa", "demote", "h-hfa", "hint-k", "mq-n", "p-hfa", "promote"]
     );
     assert!(split::find("ulc").is_none());
 }

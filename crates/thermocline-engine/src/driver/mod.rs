@@ -44,6 +44,17 @@ pub enum Recall {
     All,
 }
 
+/// A page that the backing store sends to the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Place of the page on the backing store, in bytes.
+    pub offset_bytes: u64,
+    /// Number for the policy.
+    pub number: u64,
+    /// The bytes of the page.
+    pub content: Vec<u8>,
+}
+
 /// Performs operations, in any order, many at a time.
 pub trait Driver {
     /// Takes an operation, which it gives back when nothing accesses its frames any more. It may be
@@ -74,6 +85,18 @@ pub trait Driver {
     /// Inform the backing store of the cache above it. A driver starts what it is given later behind that.
     #[expect(unused_variables, reason = "a device does not care what is cached above it")]
     fn tell(&mut self, hint: Hint) {}
+
+    /// Inform the backing store of the cache above it, and of the page that leaves next: the value goes with
+    /// this page.
+    fn tell_with_leaving(&mut self, hint: Hint) {
+        self.tell(hint);
+    }
+
+    /// Return the next page that the backing store sends because of one that left RAM, in front of pages to be
+    /// [given up](Self::next_recall). If the cache does not want it, the page [leaves](Self::leave).
+    fn next_push(&mut self) -> Option<Sent> {
+        None
+    }
 
     /// Return the next answer of a backing store that says which pages stay in RAM: where the page lies there, in
     /// bytes. It comes before the operation on the page is given back.

@@ -9,7 +9,7 @@ use super::{Event, Place, Shard, Waiter};
 use crate::entry::{EntryId, SlotWrite, Wants};
 use crate::memory::FrameId;
 use crate::options::WriteMode;
-use crate::request::RequestError;
+use crate::request::{Request, RequestError};
 
 /// Pages that the actions of one access concern; few policies ever name more.
 type Touched = SmallVec<[u64; 8]>;
@@ -115,6 +115,12 @@ impl Shard {
 
     /// Performs actions that no access caused.
     pub(super) fn perform_actions(&mut self) {
+        self.perform_and_send(None);
+    }
+
+    /// Performs actions that no access caused, and reads a page as it was before, if `sent` names one and a tag.
+    /// Returns `true` if there is a reply with this tag, or will be.
+    pub(super) fn perform_and_send(&mut self, sent: Option<(u64, u64)>) -> bool {
         self.counters.policy.add(self.actions.as_slice());
         if let Some(observer) = &mut self.observer
             && !self.actions.as_slice().is_empty()
@@ -125,7 +131,29 @@ impl Shard {
         let mut touched = Touched::new();
         let served = self.apply_actions(&mut touched, None);
         debug_assert!(served.is_none(), "nothing is served without an access");
+        let is_sent = sent.is_some_and(|(page, tag)| {
+            touched.push(page);
+            self.read_unasked(page, tag)
+        });
         self.settle_pages(&touched);
+        is_sent
+    }
+
+    /// Read a page that nobody asked for, if there is a frame for it: the reply has this tag.
+    fn read_unasked(&mut self, page: u64, tag: u64) -> bool {
+        let id = self.ensure_entry(page);
+        let entry = &self.entries[id];
+        if entry.frame.is_none() && entry.fetch.is_none() && !self.has_spare_frame() {
+            return false;
+        }
+        let page_bytes = u64::from(self.options.page_bytes);
+        let request = Request::read(tag, page * page_bytes, page_bytes);
+        let range = 0..self.options.page_bytes as usize;
+        let piece = Piece { page, range, content: Content::Read };
+        let mut building = self.building();
+        self.serve_read(id, &piece, &mut building);
+        self.finish_building(request, building);
+        true
     }
 
     /// Performs the actions of an access that nobody made: what they serve is there already.

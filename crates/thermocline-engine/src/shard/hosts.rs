@@ -9,7 +9,7 @@
 //! client comes after the other one.
 
 use thermocline_core::policy::News;
-use thermocline_core::policy::multi::split::{Answer, Held, Hint, Message};
+use thermocline_core::policy::multi::split::{Answer, Held, Hint, Message, Push};
 use thermocline_core::{Access, Action, Op, Tier};
 
 use super::Shard;
@@ -25,6 +25,28 @@ pub struct Cooperator {
     pub client: u8,
     /// `true` if it held what it writes.
     pub held: Held,
+}
+
+/// A clean page that a client gives up.
+#[derive(Clone, Copy, Debug)]
+pub struct Demoted<'a> {
+    /// The client.
+    pub client: u8,
+    /// The page.
+    pub page: u64,
+    /// The number that the client told before, if there is one.
+    pub carried: Option<u64>,
+    /// The content: that of the newest version, or what this client has written itself.
+    pub content: &'a [u8],
+}
+
+/// A page that goes to a client because of one that the client gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// The page.
+    pub page: u64,
+    /// Number for the client's policy.
+    pub number: u64,
 }
 
 impl Cooperator {
@@ -58,12 +80,13 @@ impl Shard {
     }
 
     /// Takes a clean page that a client gives up: RAM gets it, if the policy wants it there, and otherwise
-    /// nobody. The content is that of the newest version, or what this client has written itself. `carried` is
-    /// the last number that the client told before.
+    /// nobody. Returns the page, if there is one, that the policy sends to the client for it: there will be the
+    /// reply to a read of it, with this tag.
     ///
     /// # Panics
-    /// If `content` does not have the length of a page, or the page does not exist.
-    pub fn take_demoted(&mut self, client: u8, page: u64, carried: Option<u64>, content: &[u8]) {
+    /// If the content does not have the length of a page, or the page does not exist.
+    pub fn take_demoted(&mut self, demoted: Demoted<'_>, tag: u64) -> Option<Pushed> {
+        let Demoted { client, page, carried, content } = demoted;
         assert_eq!(content.len(), self.options.page_bytes as usize, "a whole page is given up");
         assert!(page < self.options.backing_pages, "the page exists");
         self.actions.clear();
@@ -74,11 +97,49 @@ impl Shard {
             matches!(action, Action::Copy { page, target, .. } if *page == id && *target != Tier::DISK)
         });
         if is_wanted {
-            self.put_content(page, content);
+            self.counters.demotions_taken += u64::from(self.put_content(page, content));
         } else {
             self.counters.demotions_refused += 1;
         }
+        // Flash may lack what the policy believes there, and what is pinned stays.
+        let pushed = self.policy.take_push().and_then(|Push { page, number }| {
+            let page = self.page_of(page).filter(|&page| !self.is_pinned(page))?;
+            Some(Pushed { page, number })
+        });
+        let is_sent = self.perform_and_send(pushed.map(|pushed| (pushed.page, tag)));
+        self.counters.pushes += u64::from(is_sent);
+        pushed.filter(|_| is_sent)
+    }
+
+    /// Takes a page that the server sends because of one that left RAM. Returns `true` if RAM has it now, or has
+    /// given it up already; `false` if it is not wanted, because a request for it is under way or there is no
+    /// room.
+    pub(crate) fn take_pushed(&mut self, pushed: Pushed, content: &[u8]) -> bool {
+        let Pushed { page, number } = pushed;
+        if content.len() != self.options.page_bytes as usize || page >= self.options.backing_pages {
+            return false;
+        }
+        let is_busy = |entry: &Entry| {
+            entry.in_ram
+                || entry.is_leaving
+                || entry.frame.is_some()
+                || entry.fetch.is_some()
+                || entry.disk_write.is_some()
+        };
+        if self.entry(page).is_some_and(|id| is_busy(&self.entries[id]))
+            || self.is_pinned(page)
+            || !self.put_content(page, content)
+        {
+            return false;
+        }
+        self.actions.clear();
+        let id = self.places.enter(page, &self.slots, &self.entries);
+        let push = Push { page: id, number };
+        self.policy.hear(News::Pushed { push }, &mut self.actions);
+        self.counters.pushes_taken += 1;
         self.perform_actions();
+        self.settle_page(page);
+        true
     }
 
     /// Forgets which pages a client holds.
@@ -260,8 +321,8 @@ impl Shard {
         }
     }
 
-    /// Puts the content of the newest version into RAM, if that lacks it and has room.
-    fn put_content(&mut self, page: u64, content: &[u8]) {
+    /// Puts the content of the newest version into RAM, if that lacks it and has room. Returns whether it did.
+    fn put_content(&mut self, page: u64, content: &[u8]) -> bool {
         let id = self.ensure_entry(page);
         let entry = &self.entries[id];
         let is_lacking = entry.frame.is_none()
@@ -269,11 +330,11 @@ impl Shard {
             && !entry.is_lost
             && entry.disk_written == entry.newest;
         if !is_lacking || !self.has_spare_frame() {
-            return;
+            return false;
         }
-        let Some(frame) = self.pool.take() else { return };
+        let Some(frame) = self.pool.take() else { return false };
         self.pool.bytes_mut(frame).copy_from_slice(content);
         self.entries[id].frame = Some(frame);
-        self.counters.demotions_taken += 1;
+        true
     }
 }

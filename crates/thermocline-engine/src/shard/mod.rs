@@ -69,7 +69,7 @@ pub use self::event::{Event, Observer};
 use self::exchange::FlashUse;
 pub use self::figures::{PageStatus, SHARD_FIGURES};
 pub use self::hold::WriteHold;
-pub use self::hosts::Cooperator;
+pub use self::hosts::{Cooperator, Demoted, Pushed};
 use self::journal::Journal;
 use self::metadata::{Metadata, OwnOperation};
 use self::pins::Pins;

@@ -196,7 +196,7 @@ impl Shard {
     }
 
     /// Return what a request is before its first page is accessed.
-    fn building(&self) -> Building {
+    pub(super) fn building(&self) -> Building {
         Building {
             key: self.requests.next_key(),
             segments: Segments::new(),
@@ -405,7 +405,7 @@ impl Shard {
         self.reply(pending.request, result, pending.found, pending.segments);
     }
 
-    fn finish_building(&mut self, request: Request, building: Building) {
+    pub(super) fn finish_building(&mut self, request: Request, building: Building) {
         let Building { key, segments, waiting, found, error, older, .. } = building;
         let is_waiting = waiting > 0 || (request.is_durable && error.is_none());
         if !is_waiting {

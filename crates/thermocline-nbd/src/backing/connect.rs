@@ -20,8 +20,10 @@ use crate::codec::ProtocolError;
 use crate::codec::client::{
     Agreed, Event, Handshake, INPUT_BYTES_MAX, Replies, RequestHeader, Security, Step, Wanted,
 };
-use crate::protocol::cooperation::{CONTEXT_ID, CONTEXT_NAME};
-use crate::protocol::{Command, Context, ErrorCode, TRANSFER_BYTES_MAX, transmission_flag as flag};
+use crate::protocol::cooperation::{CONTEXT_ID, CONTEXT_NAME, PUSHES_ID, PUSHES_NAME};
+use crate::protocol::{
+    Command, Context, ErrorCode, TRANSFER_BYTES_MAX, command_flag, transmission_flag as flag,
+};
 use crate::server::transport::{Input, Socket, Transport};
 use crate::uri::{NbdUri, ServerAddress};
 
@@ -60,6 +62,8 @@ pub(super) struct Terms {
     pub(super) allocation: Option<u32>,
     /// `true` if the server cooperates.
     cooperates: bool,
+    /// `true` if it can send pages that were not asked for.
+    pushes: bool,
 }
 
 impl Terms {
@@ -70,16 +74,17 @@ impl Terms {
             .contexts
             .iter()
             .find_map(|(id, name)| (name == Context::Allocation.name()).then_some(*id));
+        let has = |id: u32, name: &str| {
+            agreed.contexts.iter().any(|(other, known)| (*other, &**known) == (id, name))
+        };
         Self {
             size_bytes: agreed.size_bytes,
             flags: agreed.flags,
             minimum_bytes,
             maximum_bytes: (maximum_bytes - maximum_bytes % minimum_bytes).max(minimum_bytes),
             allocation: allocation.filter(|_| agreed.is_structured),
-            cooperates: agreed
-                .contexts
-                .iter()
-                .any(|(id, name)| (*id, &**name) == (CONTEXT_ID, CONTEXT_NAME)),
+            cooperates: has(CONTEXT_ID, CONTEXT_NAME),
+            pushes: has(PUSHES_ID, PUSHES_NAME),
         }
     }
 
@@ -160,6 +165,9 @@ fn greet(wish: &Wish) -> Result<(Greeted, Terms), BackingError> {
         if !terms.cooperates {
             return Err(BackingError::Uncooperative { server: uri.server.to_string() });
         }
+        if cooperation.takes_pushes && !terms.pushes {
+            return Err(BackingError::SendsNothing { server: uri.server.to_string() });
+        }
         wire.attach(uri, *cooperation, &mut input)?;
     }
     let Wire { stream, tls } = wire;
@@ -182,6 +190,8 @@ impl Wire {
         let refused = |source| BackingError::Refused { server: server(), source };
         let mut contexts = vec![Context::Allocation.name().to_owned()];
         contexts.extend(wish.cooperation.map(|_| CONTEXT_NAME.to_owned()));
+        let takes_pushes = wish.cooperation.filter(|cooperation| cooperation.takes_pushes);
+        contexts.extend(takes_pushes.map(|_| PUSHES_NAME.to_owned()));
         let security = if uri.tls.is_some() { Security::Tls } else { Security::Plain };
         let wanted = Wanted { export: uri.export.clone(), contexts, security };
         let mut handshake = Handshake::new(wanted);
@@ -221,11 +231,11 @@ impl Wire {
     ) -> Result<(), BackingError> {
         let server = || uri.server.to_string();
         let at = |source| BackingError::Connect { server: server(), source };
-        let Cooperation { identity, pages, page_bytes } = cooperation;
+        let Cooperation { identity, pages, page_bytes, takes_pushes } = cooperation;
         let header = RequestHeader {
             cookie: 0,
             command: Command::Attach,
-            flags: 0,
+            flags: if takes_pushes { command_flag::TAKES_PUSHES } else { 0 },
             offset_bytes: u64::from(identity) << 32 | u64::from(pages),
             length_bytes: page_bytes,
         };
@@ -258,10 +268,10 @@ impl Wire {
             ErrorCode::NoSpace => "it has as many clients as its `clients.number` allows",
             ErrorCode::Overflow => "`ram.size` differs from the server's `clients.ram`",
             ErrorCode::Invalid => "`page_size` differs from the server's",
+            ErrorCode::NotSupported => "`policy.name` differs from the server's",
             ErrorCode::NotPermitted
             | ErrorCode::Io
             | ErrorCode::NoMemory
-            | ErrorCode::NotSupported
             | ErrorCode::ShuttingDown => "it is stopping",
         };
         Err(BackingError::NotAttached { server: server(), reason })

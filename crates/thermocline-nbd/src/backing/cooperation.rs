@@ -2,12 +2,12 @@
 //!
 //! All of it goes through one connection, in order: the server decides by what it was told before.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::time::Instant;
 
 use thermocline_core::policy::multi::split::Answer;
-use thermocline_engine::driver::Recall;
+use thermocline_engine::driver::{Recall, Sent};
 
 use crate::cached::leases::CLIENT_LIMIT;
 use crate::protocol::{Command, ErrorCode, command_flag};
@@ -21,18 +21,34 @@ pub struct Cooperation {
     pub pages: u32,
     /// Bytes of a page.
     pub page_bytes: u32,
+    /// `true` if its policy takes pages that it did not ask for; then the server must know that.
+    pub takes_pushes: bool,
+}
+
+/// Result of a page that the server sends unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The engine gets it.
+    Kept,
+    /// The cache has asked for the page itself: what comes of that counts.
+    Known,
+    /// The server is told that the page is not held.
+    Refused,
 }
 
 /// The conversation of a cache with its server.
 #[derive(Debug)]
 pub(super) struct Talk {
     page_bytes: u32,
+    takes_pushes: bool,
     /// Pages that the server counts as held here.
     known: HashSet<u64>,
     /// The contents of pages that are offered and not sent.
     contents: VecDeque<Vec<u8>>,
-    /// Number of messages about pages that left, which the server has not confirmed.
-    leaving: usize,
+    /// Messages about pages that left, which the server has not confirmed: how many of each.
+    leaving: HashMap<u64, u32>,
+    /// Pages that the server has sent.
+    pushes: VecDeque<Sent>,
     /// When the question was sent that is not answered.
     asked_at: Option<Instant>,
     /// When the last question was sent that was answered.
@@ -49,9 +65,11 @@ impl Talk {
     pub(super) fn new(cooperation: Cooperation, attached_at: Instant) -> Self {
         Self {
             page_bytes: cooperation.page_bytes,
+            takes_pushes: cooperation.takes_pushes,
             known: HashSet::new(),
             contents: VecDeque::new(),
-            leaving: 0,
+            leaving: HashMap::new(),
+            pushes: VecDeque::new(),
             asked_at: None,
             answered_of: attached_at,
             recalls: VecDeque::new(),
@@ -117,7 +135,7 @@ impl Talk {
         if !self.known.remove(&offset_bytes) {
             return None;
         }
-        self.leaving += 1;
+        self.note_leaving(offset_bytes);
         let Some(content) = content else { return Some((Command::Release, self.page_bytes)) };
         self.contents.push_back(content.to_vec());
         Some((Command::Demote, self.page_bytes))
@@ -128,14 +146,48 @@ impl Talk {
         self.contents.pop_front()
     }
 
+    fn note_leaving(&mut self, offset_bytes: u64) {
+        *self.leaving.entry(offset_bytes).or_default() += 1;
+    }
+
     /// Note that the server knows that a page has left.
-    pub(super) const fn has_left(&mut self) {
-        self.leaving -= 1;
+    pub(super) fn has_left(&mut self, offset_bytes: u64) {
+        if let Some(messages) = self.leaving.get_mut(&offset_bytes) {
+            *messages -= 1;
+            if *messages == 0 {
+                self.leaving.remove(&offset_bytes);
+            }
+        }
     }
 
     /// Return `true` if the server has heard of every page that left.
-    pub(super) const fn is_settled(&self) -> bool {
-        self.leaving == 0
+    pub(super) fn is_settled(&self) -> bool {
+        self.leaving.is_empty()
+    }
+
+    pub(super) const fn takes_pushes(&self) -> bool {
+        self.takes_pushes
+    }
+
+    /// Takes a page that the server sends for one that left. The server may have sent it before it heard what this
+    /// cache has asked or said of the page since.
+    pub(super) fn take_push(&mut self, page: Sent) -> Taken {
+        let offset_bytes = page.offset_bytes;
+        if self.known.contains(&offset_bytes) {
+            return Taken::Known;
+        }
+        if self.leaving.contains_key(&offset_bytes) {
+            self.note_leaving(offset_bytes);
+            return Taken::Refused;
+        }
+        self.known.insert(offset_bytes);
+        self.pushes.push_back(page);
+        Taken::Kept
+    }
+
+    /// Return the next page that the server has sent.
+    pub(super) fn next_push(&mut self) -> Option<Sent> {
+        self.pushes.pop_front()
     }
 
     /// Return `true` if it is time to ask which pages are to be given up: those that were named have
@@ -199,9 +251,64 @@ impl Talk {
         self.known.clear();
         self.contents.clear();
         self.answers.clear();
-        self.leaving = 0;
+        self.pushes.clear();
+        self.leaving.clear();
         self.recalls.clear();
         self.recalls.push_back(Recall::All);
         self.is_refused = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn talk() -> Talk {
+        let cooperation = Cooperation { identity: 1, pages: 4, page_bytes: 8, takes_pushes: true };
+        Talk::new(cooperation, Instant::now())
+    }
+
+    fn sent(offset_bytes: u64) -> Sent {
+        Sent { offset_bytes, number: 7, content: vec![1; 8] }
+    }
+
+    #[test]
+    fn a_page_that_is_sent_is_held_until_it_leaves() {
+        let mut talk = talk();
+        assert_eq!(talk.take_push(sent(16)), Taken::Kept);
+        assert_eq!(talk.next_push(), Some(sent(16)));
+        assert_eq!(talk.cut(Command::Write, 0, 16, 8), (8, command_flag::HELD));
+        assert_eq!(talk.leave(16, Some(&[1; 8])), Some((Command::Demote, 8)));
+    }
+
+    #[test]
+    fn what_this_cache_asks_for_counts_more_than_what_is_sent() {
+        let mut talk = talk();
+        talk.cut(Command::Read, 0, 16, 8);
+        assert_eq!(talk.take_push(sent(16)), Taken::Known);
+        assert_eq!(talk.next_push(), None);
+    }
+
+    /// The server may count the page as held no more, so that nobody would tell of a write.
+    #[test]
+    fn a_page_that_left_meanwhile_is_refused() {
+        let mut talk = talk();
+        talk.cut(Command::Read, 0, 16, 8);
+        talk.leave(16, None);
+        assert_eq!(talk.take_push(sent(16)), Taken::Refused);
+        assert_eq!(talk.next_push(), None);
+        for is_settled in [false, true] {
+            talk.has_left(16);
+            assert_eq!(talk.is_settled(), is_settled, "the refusal is a message as well");
+        }
+        assert_eq!(talk.take_push(sent(16)), Taken::Kept);
+    }
+
+    #[test]
+    fn a_server_that_is_gone_has_sent_nothing() {
+        let mut talk = talk();
+        talk.take_push(sent(16));
+        talk.forget_server();
+        assert_eq!(talk.next_push(), None);
     }
 }

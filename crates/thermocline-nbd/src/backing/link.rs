@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 
+use thermocline_engine::driver::Sent;
+
 use super::connect::Greeted;
 use super::orders::{Orders, Part};
 use crate::codec::ProtocolError;
@@ -36,11 +38,13 @@ pub(super) enum Fault {
 
 /// A request that was sent and not answered.
 #[derive(Debug)]
-struct Sent {
+struct Asked {
     header: RequestHeader,
     part: Part,
     /// Bytes of a read that have come.
     received_bytes: u64,
+    /// The page that the server sends for one that left.
+    pushed: Option<Sent>,
     error: Option<ErrorCode>,
     at: Instant,
 }
@@ -52,7 +56,7 @@ pub(super) struct Link {
     input: Input,
     output: Output,
     replies: Replies,
-    sent: Slab<Sent>,
+    sent: Slab<Asked>,
     /// `true` if the system is asked to tell when the socket has room.
     pub(super) is_watched: bool,
 }
@@ -98,12 +102,12 @@ impl Link {
         if part.command.has_payload() {
             orders.gather(&part, &mut self.output.bytes);
         }
-        entry.insert(Sent { header, part, received_bytes: 0, error: None, at: now });
+        entry.insert(Asked { header, part, received_bytes: 0, pushed: None, error: None, at: now });
     }
 
     /// Refuse to wait longer if a request was sent longer ago than `timeout`.
     pub(super) fn check(&self, now: Instant, timeout: Duration) -> Result<(), Fault> {
-        let is_silent = |(_, sent): (usize, &Sent)| now.duration_since(sent.at) >= timeout;
+        let is_silent = |(_, sent): (usize, &Asked)| now.duration_since(sent.at) >= timeout;
         if self.sent.iter().any(is_silent) { Err(Fault::Silent(timeout)) } else { Ok(()) }
     }
 
@@ -154,17 +158,34 @@ impl Link {
 }
 
 /// Process an event.
-fn take(sent: &mut Slab<Sent>, event: &Event<'_>, orders: &mut Orders) -> Result<(), Fault> {
+fn take(sent: &mut Slab<Asked>, event: &Event<'_>, orders: &mut Orders) -> Result<(), Fault> {
     match *event {
         Event::Data { cookie, offset_bytes, bytes } => {
             let sent = &mut sent[key(cookie)];
             sent.received_bytes += bytes.len() as u64;
+            if sent.header.command == Command::Demote {
+                let end_bytes = offset_bytes.wrapping_add(bytes.len() as u64);
+                let place = end_bytes.wrapping_sub(sent.received_bytes);
+                let pushed = sent.pushed.as_mut().filter(|page| page.offset_bytes == place);
+                let pushed = pushed.ok_or(NO_SUCH_PAGE)?;
+                pushed.content.extend_from_slice(bytes);
+                return Ok(());
+            }
             orders.scatter(&sent.part, offset_bytes, bytes);
         }
         Event::Hole { cookie, offset_bytes, length_bytes } => {
             let sent = &mut sent[key(cookie)];
             sent.received_bytes += u64::from(length_bytes);
             orders.scatter_zeroes(&sent.part, offset_bytes, length_bytes.into());
+        }
+        Event::Extents { cookie, descriptors, .. }
+            if sent[key(cookie)].header.command == Command::Demote =>
+        {
+            let sent = &mut sent[key(cookie)];
+            if sent.pushed.is_some() || !orders.takes_pushes() {
+                return Err(NO_SUCH_PAGE.into());
+            }
+            sent.pushed = pushed(descriptors);
         }
         Event::Extents { cookie, descriptors, .. } => {
             // One context was asked for; the codec takes extents for no other request.
@@ -177,7 +198,8 @@ fn take(sent: &mut Slab<Sent>, event: &Event<'_>, orders: &mut Orders) -> Result
             sent[key(cookie)].error.get_or_insert(error);
         }
         Event::Done { cookie } => {
-            let Sent { header, part, received_bytes, error, .. } = sent.remove(key(cookie));
+            let Asked { header, part, received_bytes, pushed, error, .. } =
+                sent.remove(key(cookie));
             let is_short = header.command == Command::Read
                 && error.is_none()
                 && received_bytes != u64::from(header.length_bytes);
@@ -186,9 +208,25 @@ fn take(sent: &mut Slab<Sent>, event: &Event<'_>, orders: &mut Orders) -> Result
                 return Err(ProtocolError::Unexpected(fault).into());
             }
             orders.part_done(&part, error.map_or(Ok(()), Err));
+            if let Some(page) = pushed.filter(|_| error.is_none()) {
+                if received_bytes != u64::from(header.length_bytes) {
+                    return Err(NO_SUCH_PAGE.into());
+                }
+                orders.take_push(page);
+            }
         }
     }
     Ok(())
+}
+
+const NO_SUCH_PAGE: ProtocolError =
+    ProtocolError::Unexpected("a page that was not asked for, and that is not as it was announced");
+
+/// Return the page that is announced: where it begins, and its number.
+fn pushed(descriptors: &[u8]) -> Option<Sent> {
+    let [offset, number] = descriptors.as_chunks().0 else { return None };
+    let offset_bytes = u64::from_be_bytes(*offset);
+    Some(Sent { offset_bytes, number: u64::from_be_bytes(*number), content: vec![] })
 }
 
 /// Return the index of a request in flight; the codec lets no other cookie through.

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use thermocline_core::policy::multi::split::{Answer, Hint};
-use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
+use thermocline_engine::driver::{Allocation, Completion, Driver, Recall, Sent};
 use thermocline_engine::{Frames, Operation};
 
 pub use self::connect::Access;
@@ -39,7 +39,7 @@ use self::link::{Fault, Link};
 use self::orders::Orders;
 pub use self::storage::NbdStorage;
 use crate::codec::ProtocolError;
-use crate::protocol::transmission_flag as flag;
+use crate::protocol::{command_flag, transmission_flag as flag};
 use crate::server::tls::TlsError;
 use crate::uri::NbdUri;
 
@@ -92,6 +92,15 @@ pub enum BackingError {
         "`{server}` does not cooperate: it needs a `[clients]` section, or leave `backing.cooperate` out"
     )]
     Uncooperative {
+        /// Address or socket of the listener.
+        server: String,
+    },
+    /// The server cooperates, and does not know the part of it that the policy needs.
+    #[error(
+        "`{server}` sends no pages that were not asked for, as this policy needs: the server's program is \
+         older; use another policy on both hosts, or install the same version"
+    )]
+    SendsNothing {
         /// Address or socket of the listener.
         server: String,
     },
@@ -495,8 +504,20 @@ impl Driver for NbdDriver {
 
     fn tell(&mut self, hint: Hint) {
         if self.session.is_some() {
-            self.orders.tell(hint);
+            self.orders.tell(hint, 0);
         }
+    }
+
+    fn tell_with_leaving(&mut self, hint: Hint) {
+        if self.session.is_some() {
+            // Without pushes, what a client tells is not a measure of its cache as well.
+            let flags = if self.orders.takes_pushes() { command_flag::CARRIED } else { 0 };
+            self.orders.tell(hint, flags);
+        }
+    }
+
+    fn next_push(&mut self) -> Option<Sent> {
+        self.orders.cooperation.as_mut()?.next_push()
     }
 
     fn next_answer(&mut self) -> Option<(u64, Answer)> {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thermocline_core::policy::multi::split::Hint;
-use thermocline_engine::driver::{Allocation, Completion};
+use thermocline_engine::driver::{Allocation, Completion, Sent};
 use thermocline_engine::{Device, DeviceError, Frames, Operation, OperationId, OperationKind};
 
 use super::connect::Terms;
-use super::cooperation::Talk;
+use super::cooperation::{Taken, Talk};
 use crate::protocol::{Command, ErrorCode, allocation, command_flag, transmission_flag as flag};
 
 /// A stretch of zeroes, to be copied from.
@@ -35,7 +35,9 @@ enum Owner {
     /// A question about allocation, by its tag.
     Question(u64),
     /// A message about a page that has left RAM.
-    Leaving,
+    Leaving {
+        offset_bytes: u64,
+    },
     /// A hint about the cache.
     Told,
     /// The question which pages are to be given up.
@@ -200,16 +202,32 @@ impl Orders {
     pub(super) fn leave(&mut self, offset_bytes: u64, content: Option<&[u8]>) {
         let Some(talk) = &mut self.cooperation else { return };
         if let Some((command, length_bytes)) = talk.leave(offset_bytes, content) {
-            let owner = Owner::Leaving;
+            let owner = Owner::Leaving { offset_bytes };
             self.waiting.push_back(Part { owner, command, flags: 0, offset_bytes, length_bytes });
         }
     }
 
-    /// Tells the server of the cache, for the requests behind.
-    pub(super) fn tell(&mut self, hint: Hint) {
+    /// Tells the server of the cache, for the requests behind; or of the page that leaves next, if `flags` say so.
+    pub(super) fn tell(&mut self, hint: Hint, flags: u16) {
         if self.cooperation.is_some() {
             let (owner, command) = (Owner::Told, Command::Tell);
             let (offset_bytes, length_bytes) = (hint.value, hint.hits);
+            self.waiting.push_back(Part { owner, command, flags, offset_bytes, length_bytes });
+        }
+    }
+
+    /// Return `true` if the server may send pages that nobody asked for.
+    pub(super) fn takes_pushes(&self) -> bool {
+        self.cooperation.as_ref().is_some_and(Talk::takes_pushes)
+    }
+
+    /// Takes a page that the server sends for one that left. Refuses it if the server was told of this page since.
+    pub(super) fn take_push(&mut self, page: Sent) {
+        let Some(talk) = &mut self.cooperation else { return };
+        let offset_bytes = page.offset_bytes;
+        if talk.take_push(page) == Taken::Refused {
+            let (owner, command) = (Owner::Leaving { offset_bytes }, Command::Release);
+            let length_bytes = talk.page_bytes();
             self.waiting.push_back(Part { owner, command, flags: 0, offset_bytes, length_bytes });
         }
     }
@@ -225,7 +243,7 @@ impl Orders {
 
     /// Appends the bytes that a request sends.
     pub(super) fn gather(&mut self, part: &Part, target: &mut Vec<u8>) {
-        if matches!(part.owner, Owner::Leaving) {
+        if matches!(part.owner, Owner::Leaving { .. }) {
             let content = self.cooperation.as_mut().and_then(Talk::next_content);
             return target.extend(content.expect("a page is offered with its content"));
         }
@@ -298,7 +316,9 @@ impl Orders {
         let id = match part.owner {
             Owner::Operation(id) => id,
             Owner::Question(tag) => return self.answer(tag),
-            Owner::Leaving => return self.talked(Talk::has_left),
+            Owner::Leaving { offset_bytes } => {
+                return self.talked(|talk| talk.has_left(offset_bytes));
+            }
             Owner::Told => return,
             Owner::Recalls => return self.talked(|talk| talk.answered(result)),
         };

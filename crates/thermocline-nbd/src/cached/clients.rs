@@ -6,19 +6,23 @@ use std::time::Instant;
 
 use thermocline_core::policy::multi::split::{Answer, Held, Hint};
 use thermocline_engine::driver::Driver;
-use thermocline_engine::{Cooperator as Keeper, Request, RequestKind, SubmitError};
+use thermocline_engine::{
+    Cooperator as Keeper, Demoted, Pushed, Reply, Request, RequestKind, SubmitError,
+};
 
-use super::Cached;
 use super::leases::{ClientTerms, Introduction, Leases};
+use super::{Answer as Answered, Cached, Pending};
 use crate::protocol::{Command, ErrorCode, command_flag};
-use crate::service::{Cooperator, Departure, Piece, Tag};
+use crate::service::{self, Cooperator, Departure, Piece, Tag};
 
 /// The clients of a server that cooperate.
 #[derive(Debug)]
 pub(super) struct Clients {
     leases: Leases,
-    /// Per client that has told a number: the last one.
+    /// Per client that has told a number which goes with pages: the last one.
     told: BTreeMap<u8, u64>,
+    /// Per client that has told a measure of its cache: the last one.
+    measures: BTreeMap<u8, u64>,
     /// Pieces that were answered at once.
     answered: VecDeque<(Tag, Result<(), ErrorCode>)>,
     /// Offsets of the pages that the client whose answer was announced has to give up.
@@ -32,11 +36,29 @@ pub(super) struct Clients {
     kept: BTreeMap<u64, Vec<u64>>,
     /// The same of the request whose reply was announced.
     announced: Vec<u64>,
+    /// By the number of a read that the engine has: the page that goes to a client which did not ask for it.
+    pushes: BTreeMap<u64, Push>,
+    /// The page that goes with the answer which was announced.
+    announced_push: Option<service::Pushed>,
+}
+
+/// A page on its way to a client that did not ask for it.
+///
+/// It goes there only if nothing has happened to it since the policy decided that: the lease of the client is as
+/// it was, nobody waits for the page, and the client has not asked for it, or given it up, itself.
+#[derive(Clone, Copy, Debug)]
+struct Push {
+    client: u8,
+    page: u64,
+    /// Number for the client's policy.
+    number: u64,
 }
 
 /// A page that a client gives up, with its content.
 #[derive(Debug)]
 struct Offered {
+    /// Tag of the answer.
+    tag: Tag,
     client: u8,
     page: u64,
     /// Number that the client told before.
@@ -55,12 +77,15 @@ impl<D: Driver> Cached<D> {
         self.clients = Some(Clients {
             leases: Leases::new(terms),
             told: BTreeMap::new(),
+            measures: BTreeMap::new(),
             answered: VecDeque::new(),
             recalls: vec![],
             wanted: 0..0,
             offered: VecDeque::new(),
             kept: BTreeMap::new(),
             announced: vec![],
+            pushes: BTreeMap::new(),
+            announced_push: None,
         });
         self
     }
@@ -94,6 +119,8 @@ impl<D: Driver> Cached<D> {
         let page_bytes = self.engine.shard().options().page_bytes;
         let is_aligned = piece.offset_bytes.is_multiple_of(page_bytes.into())
             && piece.length_bytes.is_multiple_of(page_bytes);
+        self.stop_pushes(client, piece);
+        let clients = self.clients.as_mut()?;
         let outcome = match piece.command {
             Command::Await => {
                 clients.leases.ask(client, tag, now);
@@ -101,8 +128,8 @@ impl<D: Driver> Cached<D> {
             }
             Command::Demote if is_aligned && piece.length_bytes == page_bytes => {
                 let page = self.pages_of(piece).start;
-                self.take_demoted(client, page, payload);
-                Ok(())
+                self.take_demoted(client, tag, page, payload);
+                return None;
             }
             Command::Release if is_aligned => {
                 for page in self.pages_of(piece) {
@@ -111,8 +138,16 @@ impl<D: Driver> Cached<D> {
                 Ok(())
             }
             Command::Tell => {
-                let hint = Hint { hits: piece.length_bytes, value: piece.offset_bytes };
-                clients.told.insert(client, hint.value);
+                let told = piece.offset_bytes;
+                let goes_with_page = piece.flags & command_flag::CARRIED != 0;
+                if goes_with_page || !clients.leases.are_pushing() {
+                    clients.told.insert(client, told);
+                }
+                if !goes_with_page {
+                    clients.measures.insert(client, told);
+                }
+                let value = clients.measures.get(&client).copied().unwrap_or_default();
+                let hint = Hint { hits: piece.length_bytes, value };
                 self.engine.shard_mut().take_hint_of(client, hint);
                 Ok(())
             }
@@ -163,7 +198,7 @@ impl<D: Driver> Cached<D> {
                 return Err(SubmitError::Full);
             }
             if request.kind.is_write() {
-                clients.offered.retain(|offered| !pages.contains(&offered.page));
+                clients.withdraw(|offered| pages.contains(&offered.page));
             }
         }
         let Some(keeper) = keeper else { return self.engine.submit(request, payload) };
@@ -172,8 +207,7 @@ impl<D: Driver> Cached<D> {
         if let Some(clients) = &mut self.clients
             && request.kind != RequestKind::Flush
         {
-            let is_its = |offered: &Offered| offered.client == keeper.client;
-            clients.offered.retain(|it| !(is_its(it) && pages.contains(&it.page)));
+            clients.withdraw(|it| it.client == keeper.client && pages.contains(&it.page));
             clients.leases.hold(keeper.client, pages);
             if !answers.is_empty() {
                 let numbers = answers.into_iter().map(Answer::to_wire).collect();
@@ -241,30 +275,98 @@ impl<D: Driver> Cached<D> {
 
     /// Takes a page that a client gives up. The lease ends now, so that it does not end one that the client
     /// gets later; the policy hears of it after the requests that came before.
-    fn take_demoted(&mut self, client: u8, page: u64, content: &[u8]) {
+    fn take_demoted(&mut self, client: u8, tag: Tag, page: u64, content: &[u8]) {
         let has_room = self.waiting.is_empty() && self.waiting_reads.is_empty();
         let Some(clients) = &mut self.clients else { return };
         if !clients.leases.give_up(client, page) {
-            return;
+            return clients.answered.push_back((tag, Ok(())));
         }
         // The client may tell another number before the policy hears of this page.
         let carried = clients.told.get(&client).copied();
         if has_room && clients.offered.is_empty() {
-            self.engine.shard_mut().take_demoted(client, page, carried, content);
+            self.hand_over(tag, Demoted { client, page, carried, content });
         } else {
-            clients.offered.push_back(Offered { client, page, carried, content: content.into() });
+            let content = content.into();
+            clients.offered.push_back(Offered { tag, client, page, carried, content });
         }
+    }
+
+    /// Lets the policy take a page that a client gives up. The answer to the client brings the page that the
+    /// policy sends for it, if there is one.
+    fn hand_over(&mut self, tag: Tag, demoted: Demoted<'_>) {
+        let client = demoted.client;
+        let number = self.pending.insert(Pending { is_push: true, ..Pending::new(tag, None) });
+        let pushed = self.engine.shard_mut().take_demoted(demoted, number as u64);
+        let Some(clients) = &mut self.clients else { return };
+        let Some(Pushed { page, number: told }) = pushed else {
+            self.pending.remove(number);
+            return clients.answered.push_back((tag, Ok(())));
+        };
+        if !clients.wanted.contains(&page) {
+            clients.leases.hold(client, page..page + 1);
+            clients.pushes.insert(number as u64, Push { client, page, number: told });
+        }
+    }
+
+    /// Stops sending a client pages for which it has a request, or which it gives up: that decides now.
+    fn stop_pushes(&mut self, client: u8, piece: &Piece) {
+        let pages = match piece.command {
+            Command::Read | Command::Write | Command::Demote | Command::Release => {
+                self.pages_of(piece)
+            }
+            Command::Attach
+            | Command::Await
+            | Command::Tell
+            | Command::Flush
+            | Command::Disconnect
+            | Command::Trim
+            | Command::Cache
+            | Command::WriteZeroes
+            | Command::BlockStatus => return,
+        };
+        if let Some(clients) = &mut self.clients {
+            clients.pushes.retain(|_, push| push.client != client || !pages.contains(&push.page));
+        }
+    }
+
+    /// Return the answer to a client that has given up a page, with the one that goes to it.
+    pub(super) fn answer_push(&mut self, tag: Tag, reply: Reply) -> Answered {
+        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
+        let is_read = reply.result.is_ok();
+        let pushed = self.clients.as_mut().and_then(|clients| {
+            let Push { client, page, number } = clients.pushes.remove(&reply.tag)?;
+            if !is_read {
+                clients.leases.give_up(client, page);
+            }
+            let is_kept = is_read && clients.leases.is_kept(client, page);
+            is_kept.then_some(service::Pushed { offset_bytes: page * page_bytes, number })
+        });
+        if let Some(clients) = &mut self.clients {
+            clients.announced_push = pushed;
+        }
+        if pushed.is_some() {
+            self.announced = Some((tag, reply));
+        } else {
+            self.engine.release(reply);
+        }
+        Answered { tag, outcome: Ok(()), found: None }
+    }
+
+    /// Return the page that goes with the answer which was just announced.
+    pub(super) fn take_client_push(&mut self) -> Option<service::Pushed> {
+        self.clients.as_mut().and_then(|clients| clients.announced_push.take())
     }
 
     /// Takes the pages whose turn it is.
     fn take_offered(&mut self) {
         let has_room = self.waiting.is_empty() && self.waiting_reads.is_empty();
         let most = if has_room { 0 } else { OFFERED_MAX };
-        let Some(clients) = &mut self.clients else { return };
-        while clients.offered.len() > most
-            && let Some(Offered { client, page, carried, content }) = clients.offered.pop_front()
+        while let Some(clients) = &mut self.clients
+            && clients.offered.len() > most
+            && let Some(offered) = clients.offered.pop_front()
         {
-            self.engine.shard_mut().take_demoted(client, page, carried, &content);
+            let Offered { tag, client, page, carried, content } = offered;
+            self.hand_over(tag, Demoted { client, page, carried, content: &content });
         }
     }
 
@@ -272,6 +374,9 @@ impl<D: Driver> Cached<D> {
         while let Some(client) = self.clients.as_mut().and_then(|it| it.leases.next_ended()) {
             if let Some(clients) = &mut self.clients {
                 clients.told.remove(&client);
+                clients.measures.remove(&client);
+                clients.pushes.retain(|_, push| push.client != client);
+                clients.withdraw(|offered| offered.client == client);
             }
             self.engine.shard_mut().forget_client(client);
         }
@@ -289,6 +394,20 @@ impl<D: Driver> Cached<D> {
     }
 }
 
+impl Clients {
+    /// Takes back the pages of which the policy is not to hear any more.
+    fn withdraw(&mut self, is_withdrawn: impl Fn(&Offered) -> bool) {
+        let answered = &mut self.answered;
+        self.offered.retain(|offered| {
+            let stays = !is_withdrawn(offered);
+            if !stays {
+                answered.push_back((offered.tag, Ok(())));
+            }
+            stays
+        });
+    }
+}
+
 /// Attaches a client that introduces itself.
 fn attach(
     leases: &mut Leases,
@@ -297,8 +416,12 @@ fn attach(
     now: Instant,
 ) -> Result<(), ErrorCode> {
     let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).expect("32 bits");
-    let Piece { offset_bytes, .. } = *piece;
-    let introduction =
-        Introduction { identity: half(offset_bytes >> 32), pages: half(offset_bytes) };
+    let Piece { offset_bytes, flags, .. } = *piece;
+    let takes_pushes = flags & command_flag::TAKES_PUSHES != 0;
+    let introduction = Introduction {
+        identity: half(offset_bytes >> 32),
+        pages: half(offset_bytes),
+        takes_pushes,
+    };
     leases.attach(connection, introduction, now)
 }

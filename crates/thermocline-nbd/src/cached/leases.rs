@@ -37,6 +37,8 @@ pub struct ClientTerms {
     pub clients: u8,
     /// The pages that the cache of each holds.
     pub pages: u32,
+    /// `true` if the policy sends clients pages that they did not ask for: they must take these.
+    pub pushes: bool,
 }
 
 /// Introduction of a client that attaches.
@@ -46,6 +48,8 @@ pub(crate) struct Introduction {
     pub(crate) identity: u32,
     /// The pages that its cache holds.
     pub(crate) pages: u32,
+    /// `true` if it takes pages that it did not ask for.
+    pub(crate) takes_pushes: bool,
 }
 
 /// The answer to a client that waits for pages to give up.
@@ -106,19 +110,23 @@ impl Leases {
     /// Attaches a client. One that comes back has nothing of what it held before.
     ///
     /// # Errors
-    /// If it is attached already, its cache has another size, or there are as many clients as may be.
+    /// If it is attached already, its cache has another size, its policy is another one as far as can be seen, or
+    /// there are as many clients as may be.
     pub(super) fn attach(
         &mut self,
         connection: Cooperator,
         introduction: Introduction,
         now: Instant,
     ) -> Result<(), ErrorCode> {
-        let Introduction { identity, pages } = introduction;
+        let Introduction { identity, pages, takes_pushes } = introduction;
         if self.client(connection).is_some() {
             return Err(ErrorCode::Invalid);
         }
         if pages != self.terms.pages {
             return Err(ErrorCode::Overflow);
+        }
+        if takes_pushes != self.terms.pushes {
+            return Err(ErrorCode::NotSupported);
         }
         for client in 0..self.terms.clients {
             let session = self.sessions[usize::from(client)].as_ref();
@@ -156,12 +164,26 @@ impl Leases {
 
     /// Record that a client gives up a page by itself; `true` if its copy is of the newest version.
     pub(super) fn give_up(&mut self, client: u8, page: u64) -> bool {
+        let is_newest = self.is_kept(client, page);
+        self.take_back(client, page);
+        // What it confirms later is this, and no lease that it gets meanwhile.
+        if let Some(session) = &mut self.sessions[usize::from(client)] {
+            session.told.retain(|&other| other != page);
+        }
+        is_newest
+    }
+
+    /// Return `true` if the policy sends clients pages that they did not ask for.
+    pub(super) const fn are_pushing(&self) -> bool {
+        self.terms.pushes
+    }
+
+    /// Return `true` if a client holds a page that nobody waits for.
+    pub(super) fn is_kept(&self, client: u8, page: u64) -> bool {
         let has = |bits: &BTreeMap<u64, u16>| {
             bits.get(&page).is_some_and(|clients| clients & bit(client) != 0)
         };
-        let is_newest = has(&self.holders) && !has(&self.recalled);
-        self.take_back(client, page);
-        is_newest
+        has(&self.holders) && !has(&self.recalled)
     }
 
     /// Return `true` if pages may be written, by a client or by somebody who holds nothing. If not,

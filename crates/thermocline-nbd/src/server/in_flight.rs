@@ -153,7 +153,9 @@ pub(super) fn charge_bytes(request: &Request, negotiated: &Negotiated) -> usize 
         {
             HELD_BYTES_MIN + INPUT_BYTES + length_bytes
         }
-        Command::Write | Command::Demote => HELD_BYTES_MIN + length_bytes,
+        Command::Write => HELD_BYTES_MIN + length_bytes,
+        // The reply may bring another page.
+        Command::Demote => HELD_BYTES_MIN + replies::PUSH_HEADER_BYTES + 2 * length_bytes,
         Command::BlockStatus => {
             let extents = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
             let context_bytes = EXTENTS_HEADER_BYTES + EXTENT_BYTES * extents.min(length_bytes);

@@ -170,6 +170,20 @@ impl Work {
                 in_flight.is_in_parts = true;
             }
         }
+        if request.command == Command::Demote && reply.outcome.is_ok() {
+            if let Some(pushed) = service.take_push(reply.tag) {
+                in_flight.is_in_parts = true;
+                let length_bytes = request.length_bytes;
+                output.make_room(replies::PUSH_HEADER_BYTES + length_bytes as usize);
+                if negotiated.is_some() {
+                    replies::push(&mut output.bytes, request.cookie, pushed, length_bytes);
+                    service.take_data(reply.tag, &mut output.bytes);
+                } else {
+                    scratch.clear();
+                    service.take_data(reply.tag, scratch);
+                }
+            }
+        }
         if request.command == Command::Read && reply.outcome.is_ok() {
             match (&mut in_flight.data, negotiated) {
                 (None, Some(negotiated)) => {
@@ -258,6 +272,8 @@ fn finish(finished: InFlight, negotiated: &Negotiated, output: &mut Output) {
             replies::read(bytes, negotiated, cookie, offset_bytes, 0);
         }
         (None, None) if command == Command::Read => {}
+        // The page is the last part.
+        (None, None) if command == Command::Demote && finished.is_in_parts => {}
         (None, None) if finished.is_in_parts => replies::done_in_parts(bytes, cookie),
         (None, None) => replies::done(bytes, cookie),
     }

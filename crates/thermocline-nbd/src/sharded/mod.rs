@@ -27,7 +27,7 @@ use thermocline_engine::{Engine, Lent, Request, RequestError, RequestKind, Shard
 use self::link::{Batch, Bell, Given, Link, Order, Place, Served};
 use crate::cached::{Answer, Cached, ClientTerms, Meter, Pieces, kind, push_extent};
 use crate::protocol::{Command, Context, ErrorCode, ExportInfo, Extent};
-use crate::service::{Cooperator, Departure, ExtentRange, Piece, Reply, Service, Tag};
+use crate::service::{Cooperator, Departure, ExtentRange, Piece, Pushed, Reply, Service, Tag};
 
 /// Number of bytes for which a request for the status of extents is answered; the client asks for
 /// the rest.
@@ -525,6 +525,10 @@ impl<D: Driver> Service for Sharded<D> {
 
     fn take_answers(&mut self, tag: Tag) -> Vec<u64> {
         self.own.take_answers(tag)
+    }
+
+    fn take_push(&mut self, tag: Tag) -> Option<Pushed> {
+        self.own.take_push(tag)
     }
 
     fn has_left(&mut self, cooperator: Cooperator, departure: Departure) {

@@ -37,7 +37,7 @@ const PAGES: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Policies that run on two hosts.
-const NAMES: [&str; 6] = ["d-hfa", "demote", "hint-k", "mq-n", "p-hfa", "promote"];
+const NAMES: [&str; 7] = ["d-hfa", "demote", "h-hfa", "hint-k", "mq-n", "p-hfa", "promote"];
 
 /// Parameters of a test: their names and values.
 type Given<'a> = &'a [(&'a str, &'a str)];
@@ -57,6 +57,9 @@ struct Below {
 
 /// Periods and tables of HFA that matter in a short test.
 const HFA: Given<'_> = &[("t", "20"), ("t_out_share", "0.01"), ("f_min", "0.4")];
+
+/// Parameters under which pages that are demoted often send others up.
+const MANY_PUSHES: Given<'_> = &[("t", "60"), ("t_out_share", "0.02"), ("q1_share", "0.7")];
 
 fn values(name: &str, given: Given<'_>) -> Values {
     let given: Vec<(String, String)> =
@@ -81,17 +84,20 @@ impl Below {
     fn start(name: &str, given: Given<'_>, clients: u8) -> Self {
         let engine = move || Engine::in_memory(below(name, given, clients, PAGES)).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut running = Self::serve(engine(), clients, folder.path());
+        let mut running = Self::serve(name, engine(), clients, folder.path());
         running.folder = Some(folder);
         running
     }
 
     fn serve<D: Driver + Debug + Send + 'static>(
+        name: &str,
         engine: Engine<D>,
         clients: u8,
         folder: &Path,
     ) -> Self {
-        let service = Cached::new(engine).with_clients(ClientTerms { clients, pages: SIZES[0] });
+        let pushes = split::find(name).unwrap().pushes;
+        let terms = ClientTerms { clients, pages: SIZES[0], pushes };
+        let service = Cached::new(engine).with_clients(terms);
         let socket = folder.join("below.sock");
         let export = Export { info: service.info("", ""), service };
         let settings = Settings {
@@ -151,7 +157,8 @@ fn client_of(
     identity: u32,
 ) -> Result<Engine<NbdDriver>, BackingError> {
     let split = split::find(name).unwrap();
-    let cooperation = Cooperation { identity, pages: SIZES[0], page_bytes: PAGE_BYTES };
+    let (pages, takes_pushes) = (SIZES[0], split.pushes);
+    let cooperation = Cooperation { identity, pages, page_bytes: PAGE_BYTES, takes_pushes };
     let backing = NbdBacking::connect_to_partner(uri, Access::ReadWrite, cooperation)?;
     let pages = backing.size_bytes() / u64::from(PAGE_BYTES);
     let mut policy = policy(name, split.client_policy());
@@ -261,7 +268,8 @@ fn tier_of(before: [&Counts; 2], after: [&Counts; 2], op: Op) -> u8 {
     found[0].0 + 1
 }
 
-fn check_hits(name: &str, given: Given<'_>, clients: u8, writes: bool) {
+/// Returns how many pages the server has sent unasked.
+fn check_hits(name: &str, given: Given<'_>, clients: u8, writes: bool) -> u64 {
     let below = Below::start(name, given, clients);
     let mut engines: Vec<_> = (0..clients)
         .map(|number| client_of(name, given, below.uri(), number.into()).unwrap())
@@ -308,18 +316,23 @@ fn check_hits(name: &str, given: Given<'_>, clients: u8, writes: bool) {
             engine.shard().assert_invariants();
         }
     }
-    // What a client keeps, it has read once.
+    // What a client keeps, it has read once, unless the server has sent it.
+    let mut taken = 0;
     for engine in &engines {
         let counters = engine.shard().counters();
+        taken += counters.pushes_taken;
         let misses = counters.policy.read_hits(Tier::DISK);
         assert_eq!(counters.backing.all_read_bytes(), misses * PAGE as u64, "{name}");
     }
     let counters = below.counters();
     let demotes = split::find(name).unwrap().victims == Victims::Demoted;
     assert_eq!(counters.demotions_taken > 0, demotes);
+    assert_eq!(counters.pushes, taken, "{name}: whatever is sent arrives");
+    assert!(taken == 0 || split::find(name).unwrap().pushes, "{name}");
     // Everything that was demoted is served from memory: nothing is read again.
     let misses = counters.policy.read_hits(Tier::DISK);
     assert!(counters.backing.all_read_bytes() <= misses * PAGE as u64, "content is not read again");
+    taken
 }
 
 #[test]
@@ -338,6 +351,20 @@ fn each_tier_finds_what_the_lab_says() {
             }
         }
     }
+}
+
+#[test]
+fn pages_of_h_hfa_move_as_in_the_lab() {
+    let mut sent = 0;
+    for clients in [1, 3] {
+        for writes in [false, true] {
+            for given in [("t", "40"), ("queues", "strict"), ("delta", "0.3")] {
+                let given = [given, ("t_out_share", "0.01"), ("q1_share", "0.7")];
+                sent += check_hits("h-hfa", &given, clients, writes);
+            }
+        }
+    }
+    assert!(sent > 20, "{sent} pages were sent");
 }
 
 /// A page that clients share.
@@ -364,20 +391,24 @@ struct Sharing {
     writes: BTreeMap<u64, u32>,
     next_tag: u64,
     answers: u64,
+    /// Pages that they use, and of how many requests one is a write.
+    range: u64,
+    write_interval: u64,
 }
 
 impl Sharing {
-    fn new() -> Self {
+    fn new(range: u64, write_interval: u64) -> Self {
         let pages = vec![Shared::default(); PAGES as usize];
-        Self { pages, reads: BTreeMap::new(), writes: BTreeMap::new(), next_tag: 1, answers: 0 }
+        let (reads, writes) = (BTreeMap::new(), BTreeMap::new());
+        Self { pages, reads, writes, next_tag: 1, answers: 0, range, write_interval }
     }
 
     fn submit(&mut self, engine: &mut Engine<NbdDriver>, random: &mut SplitMix64) {
         let mut draw = |most: u64| random.bits() % most;
-        let page = u32::try_from(draw(20).min(draw(20))).unwrap();
+        let page = u32::try_from(draw(self.range).min(draw(self.range))).unwrap();
         let known = &mut self.pages[page as usize];
         let tag = self.next_tag;
-        if draw(3) > 0 {
+        if draw(self.write_interval) > 0 {
             let may_find = [Some(known.answered), known.writing].into_iter().flatten();
             let reading = Reading { page, may_find: may_find.collect() };
             if engine.submit(Request::read(tag, at(page), PAGE as u64), &[]).is_ok() {
@@ -424,15 +455,18 @@ impl Sharing {
 #[test]
 fn clients_that_share_pages_read_nothing_old() {
     for name in NAMES {
-        let below = Below::start(name, &[], 3);
+        let given = if name == "h-hfa" { MANY_PUSHES } else { &[] };
+        let below = Below::start(name, given, 3);
         let mut engines: Vec<_> =
-            (0..3).map(|number| client(name, below.uri(), number).unwrap()).collect();
+            (0..3).map(|number| client_of(name, given, below.uri(), number).unwrap()).collect();
         // One more that keeps pages of its own accord would read old bytes; this one keeps none.
         let mut plain =
             NbdStorage::new(NbdBacking::connect(below.uri(), Access::ReadWrite).unwrap(), PAGE)
                 .unwrap();
         let mut random = SplitMix64::new(3);
-        let mut sharing = Sharing::new();
+        // Pages are sent unasked where many move between the tiers.
+        let (range, write_interval) = if name == "h-hfa" { (50, 8) } else { (20, 3) };
+        let mut sharing = Sharing::new(range, write_interval);
         let demotes = split::find(name).unwrap().victims == Victims::Demoted;
         let recalled = |engines: &[Engine<NbdDriver>]| -> u64 {
             engines.iter().map(|engine| engine.shard().counters().pages_outdated).sum()
@@ -460,6 +494,10 @@ fn clients_that_share_pages_read_nothing_old() {
             sharing.reads.is_empty() && sharing.pages.iter().all(|known| known.writing.is_none())
         });
         settle(&mut engines);
+        let taken: u64 = engines.iter().map(|engine| engine.shard().counters().pushes_taken).sum();
+        let sent = below.counters().pushes;
+        assert_eq!(taken > 0, name == "h-hfa", "{name}: {sent} pages were sent, {taken} taken");
+        assert!(taken <= sent, "{name}");
         // A plain client sees what was written, and what it writes is seen.
         for page in (0..20).step_by(5) {
             let mut bytes = [0; PAGE];
@@ -554,7 +592,7 @@ fn what_was_flushed_survives_a_server_and_a_client_that_die() {
             options.flash_pages = 0;
             let shard = Shard::new(options).unwrap();
             let driver = NbdDriver::new(super::connect(running.uri()), shard.frames()).unwrap();
-            (running, Below::serve(Engine::new(shard, driver), 1, folder.path()))
+            (running, Below::serve(name, Engine::new(shard, driver), 1, folder.path()))
         };
         let (mut disk_server, mut server) = start();
         let mut load = Load::new(super::PAGES, Loss::Unflushed, 7).without_zeroes();
@@ -590,8 +628,12 @@ fn a_server_cooperates_with_whom_it_knows() {
     let error = client("demote", plain.uri(), 0).unwrap_err();
     assert!(matches!(error, BackingError::Uncooperative { .. }), "{error}");
     let below = Below::start("demote", &[], 1);
-    for (pages, page_bytes, words) in [(7, PAGE_BYTES, "`clients.ram`"), (6, 8192, "`page_size`")] {
-        let cooperation = Cooperation { identity: 1, pages, page_bytes };
+    for (pages, page_bytes, takes_pushes, words) in [
+        (7, PAGE_BYTES, false, "`clients.ram`"),
+        (6, 8192, false, "`page_size`"),
+        (6, PAGE_BYTES, true, "`policy.name`"),
+    ] {
+        let cooperation = Cooperation { identity: 1, pages, page_bytes, takes_pushes };
         let found = NbdBacking::connect_to_partner(below.uri(), Access::ReadWrite, cooperation);
         let error = found.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

@@ -41,6 +41,7 @@ fn start_with_room(client: &Cache) -> Engine {
 fn a_client_keeps_what_the_server_lets_it_keep() {
     for (name, key, value) in [
         ("d-hfa", "t", "1000"),
+        ("h-hfa", "t", "1000"),
         ("hint-k", "khv_decay", "0.5"),
         ("p-hfa", "promote_probability", "1"),
     ] {
@@ -118,12 +119,13 @@ fn what_two_hosts_cannot_do_is_refused() {
     refuse(
         "policy.name",
         "lru",
-        &["policy.name", "`d-hfa`, `demote`, `hint-k`, `mq-n`, `p-hfa`, `promote`"],
+        &["policy.name", "`d-hfa`, `demote`, `h-hfa`, `hint-k`, `mq-n`, `p-hfa`, `promote`"],
     );
     refuse("flash.path", "flash.img", &["flash"]);
     refuse("page_size", "12KiB", &["page_size", "power of two"]);
     refuse("page_size", "8KiB", &["backing.nbd", "page_size"]);
     refuse("ram.size", "1MiB", &["backing.nbd", "clients.ram"]);
+    refuse("policy.name", "h-hfa", &["backing.nbd", "policy.name"]);
     refuse("limits.sequential_bypass", "1MiB", &["sequential_bypass"]);
     refuse("vhost_user.socket", "vm.sock", &["[vhost_user]", "backing.cooperate"]);
     client(&server).set("ublk.id", 7).refused(&[], &["[ublk]", "backing.cooperate"]);

@@ -14,7 +14,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::halves::{Answer, Held, Hint, Link, Message};
+use super::halves::{Answer, Held, Hint, Link, Message, Push};
 use super::split::{ClientHalf, ServerHalf};
 use crate::policy::News;
 use crate::{Access, Action, Actions, Op, PageId, Policy, Setup, Survivor, Tier};
@@ -110,6 +110,10 @@ impl Policy for HostedClient {
                 let waits = half.waits();
                 half.answered(page, answer, &mut Moves { out, untold, carried, waits });
             }
+            News::Pushed { push } => {
+                let waits = half.waits();
+                half.pushed(push, &mut Moves { out, untold, carried, waits });
+            }
             News::Message { message, .. } => debug_assert!(false, "a client hears {message:?}"),
             News::Left { .. } => {}
         }
@@ -154,17 +158,21 @@ pub(super) struct HostedServer {
     whole: Actions,
     /// Answers to the client that reads or writes, in order.
     answers: Vec<Answer>,
+    /// The page that goes to the client which the last message is of.
+    push: Option<Push>,
 }
 
 impl HostedServer {
     /// Create the server's half. `setup` describes the whole hierarchy, with one client more than cooperate.
     pub(super) fn new(setup: &Setup, half: ServerHalf) -> Self {
-        Self { half, cooperating: setup.clients.get() - 1, whole: Actions::new(), answers: vec![] }
+        let (cooperating, whole) = (setup.clients.get() - 1, Actions::new());
+        Self { half, cooperating, whole, answers: vec![], push: None }
     }
 
     fn receive(&mut self, client: u8, message: Message, out: &mut Actions) -> Option<Answer> {
         self.whole.clear();
         let answer = self.half.receive(client, message, &mut self.whole);
+        self.push = self.half.take_push();
         let first_shared = self.cooperating + 1;
         let own = |tier: Tier| tier.0.checked_sub(first_shared).map(Tier);
         for action in self.whole.as_slice() {
@@ -221,7 +229,7 @@ impl Policy for HostedServer {
                 self.answers.extend(answer);
             }
             News::Left { client } => self.half.forget_client(client),
-            News::Outdated { .. } | News::Answered { .. } => {
+            News::Outdated { .. } | News::Answered { .. } | News::Pushed { .. } => {
                 debug_assert!(false, "nothing is above the server");
             }
         }
@@ -229,6 +237,10 @@ impl Policy for HostedServer {
 
     fn take_answers(&mut self) -> Vec<Answer> {
         core::mem::take(&mut self.answers)
+    }
+
+    fn take_push(&mut self) -> Option<Push> {
+        self.push.take()
     }
 
     fn flush(&mut self, _out: &mut Actions) {}

@@ -109,6 +109,15 @@ impl Moves {
         value
     }
 
+    /// Replace the moves of a page. Those after one that is none do not count.
+    fn replace(&mut self, number: u32, moves: u32) {
+        let is_move = |place: &u32| matches!(moves >> (place * MOVE_BITS) & 3, 1 | 2);
+        let places = (0..u32::BITS / MOVE_BITS).take_while(is_move).count() as u64;
+        let known = (1_u64 << (u64::from(MOVE_BITS) * places)) - 1;
+        let known = u32::try_from(known).expect("32 bits at most");
+        self.of_page[number as usize] = moves & known & self.mask;
+    }
+
     /// Return `true` if the page has moved.
     fn are_known(&self, number: u32) -> bool {
         self.of_page[number as usize] != 0
@@ -155,6 +164,16 @@ impl Histories {
     /// Return the page's value; 0 if nothing is known of it.
     pub(super) fn value(&self, number: u32) -> f64 {
         self.moves.value(number)
+    }
+
+    /// Return the page's moves, as [`replace`](Self::replace) takes them.
+    pub(super) fn moves(&self, number: u32) -> u32 {
+        self.moves.of_page[number as usize]
+    }
+
+    /// Replace the moves of a page, of which another host has told.
+    pub(super) fn replace(&mut self, number: u32, moves: u32) {
+        self.moves.replace(number, moves);
     }
 
     /// Return `true` if moves of the page are known.
@@ -244,6 +263,20 @@ mod tests {
         check(&[Move::Promote, Move::Demote, Move::Promote], 3.0);
         check(&[Move::Demote; 3], 1.75);
         check(&[Move::Promote], 2.75);
+    }
+
+    /// Another host may say anything.
+    #[test]
+    fn only_moves_are_taken_over() {
+        let mut histories = histories();
+        for (said, taken) in
+            [(0b01_10, 0b01_10), (0b01_11_10, 0b10), (0b01_00_10, 0b10), (u32::MAX, 0), (0, 0)]
+        {
+            histories.replace(0, said);
+            assert_eq!(histories.moves(0), taken, "{said:b}");
+        }
+        histories.replace(0, 0x5555_5555);
+        assert_eq!(histories.moves(0), 0b01_01_01, "three moves count");
     }
 
     #[test]

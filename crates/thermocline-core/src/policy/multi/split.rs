@@ -18,7 +18,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-pub use super::halves::{Answer, Held, Hint, Link, Message, PASSED, Victims};
+pub use super::halves::{Answer, Held, Hint, Link, Message, PASSED, Push, Victims};
 use super::halves::{Ask as _, LruHalf, Receive as _};
 use super::hfa::{self, Strategy};
 use super::hosted::{HostedClient, HostedServer};
@@ -37,6 +37,8 @@ pub struct Split {
     pub name: &'static str,
     /// Treatment of the pages that leave a client.
     pub victims: Victims,
+    /// `true` if the server may [send](ServerHalf::take_push) a client pages that the client did not ask for.
+    pub pushes: bool,
     parameters: &'static [Parameter],
     client: fn(&Setup, &Values) -> ClientHalf,
     server: fn(&Setup, &Values) -> ServerHalf,
@@ -44,12 +46,14 @@ pub struct Split {
 
 const D_HFA: u8 = Strategy::Demote as u8;
 const P_HFA: u8 = Strategy::Promote as u8;
+const H_HFA: u8 = Strategy::Hint as u8;
 
 /// All of them.
 pub const POLICIES: &[Split] = &[
     Split {
         name: hfa::D_HFA_NAME,
         victims: Victims::Demoted,
+        pushes: false,
         parameters: hfa::D_PARAMETERS,
         client: |setup, values| ClientHalf(Asking::DHfa(hfa::Client::new(setup, values))),
         server: |setup, values| ServerHalf(Half::DHfa(hfa::Server::new(setup, values))),
@@ -57,13 +61,23 @@ pub const POLICIES: &[Split] = &[
     Split {
         name: demote::DEMOTE_NAME,
         victims: Victims::Demoted,
+        pushes: false,
         parameters: demote::PARAMETERS,
         client: |setup, _| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Demoted))),
         server: |setup, values| ServerHalf(Half::Demote(demote::Server::new(setup, values))),
     },
     Split {
+        name: hfa::H_HFA_NAME,
+        victims: Victims::Demoted,
+        pushes: true,
+        parameters: hfa::H_PARAMETERS,
+        client: |setup, values| ClientHalf(Asking::HHfa(hfa::Client::new(setup, values))),
+        server: |setup, values| ServerHalf(Half::HHfa(hfa::Server::new(setup, values))),
+    },
+    Split {
         name: hint_k::HINT_K_NAME,
         victims: Victims::Demoted,
+        pushes: false,
         parameters: hint_k::PARAMETERS,
         client: |setup, _| ClientHalf(Asking::HintK(hint_k::Client::new(setup))),
         server: |setup, values| ServerHalf(Half::HintK(hint_k::Server::new(setup, values))),
@@ -71,6 +85,7 @@ pub const POLICIES: &[Split] = &[
     Split {
         name: mq_n::MQ_N_NAME,
         victims: Victims::Dropped,
+        pushes: false,
         parameters: mq::PARAMETERS,
         client: |setup, _| ClientHalf(Asking::Lru(LruHalf::new(setup, Victims::Dropped))),
         server: |setup, values| ServerHalf(Half::Mq(mq_n::Server::new(setup, values))),
@@ -78,6 +93,7 @@ pub const POLICIES: &[Split] = &[
     Split {
         name: hfa::P_HFA_NAME,
         victims: Victims::Dropped,
+        pushes: false,
         parameters: hfa::P_PARAMETERS,
         client: |setup, values| ClientHalf(Asking::PHfa(hfa::Client::new(setup, values))),
         server: |setup, values| ServerHalf(Half::PHfa(hfa::Server::new(setup, values))),
@@ -85,6 +101,7 @@ pub const POLICIES: &[Split] = &[
     Split {
         name: promote::PROMOTE_NAME,
         victims: Victims::Dropped,
+        pushes: false,
         parameters: promote::PARAMETERS,
         client: |setup, _| ClientHalf(Asking::Promote(promote::Client::new(setup))),
         server: |setup, values| {
@@ -170,6 +187,7 @@ pub struct ClientHalf(Asking);
 #[derive(Clone, Debug)]
 enum Asking {
     DHfa(hfa::Client<D_HFA>),
+    HHfa(hfa::Client<H_HFA>),
     Lru(LruHalf),
     HintK(hint_k::Client),
     PHfa(hfa::Client<P_HFA>),
@@ -181,6 +199,7 @@ macro_rules! with_client {
     ($asking:expr, $half:ident => $does:expr) => {
         match $asking {
             Asking::DHfa($half) => $does,
+            Asking::HHfa($half) => $does,
             Asking::Lru($half) => $does,
             Asking::HintK($half) => $does,
             Asking::PHfa($half) => $does,
@@ -200,6 +219,7 @@ impl ClientHalf {
     pub const fn waits(&self) -> bool {
         match self.0 {
             Asking::DHfa(_) => hfa::Client::<D_HFA>::WAITS,
+            Asking::HHfa(_) => hfa::Client::<H_HFA>::WAITS,
             Asking::PHfa(_) => hfa::Client::<P_HFA>::WAITS,
             Asking::Lru(_) => LruHalf::WAITS,
             Asking::HintK(_) => hint_k::Client::WAITS,
@@ -210,6 +230,12 @@ impl ClientHalf {
     /// Takes the server's answer to a read, or to a write of a page that was not held.
     pub fn answered(&mut self, page: PageId, answer: Answer, link: &mut impl Link) {
         with_client!(&mut self.0, half => half.answered(page, answer, link));
+    }
+
+    /// Takes a page that the server [sends](ServerHalf::take_push). The half holds the page afterwards, or has
+    /// given it back.
+    pub fn pushed(&mut self, push: Push, link: &mut impl Link) {
+        with_client!(&mut self.0, half => half.pushed(push.page, push.number, link));
     }
 
     /// Gives up a page that another client writes; returns `true` if it was held.
@@ -249,6 +275,7 @@ pub struct ServerHalf(Half);
 #[derive(Clone, Debug)]
 enum Half {
     DHfa(hfa::Server<D_HFA>),
+    HHfa(hfa::Server<H_HFA>),
     Demote(demote::Server),
     HintK(hint_k::Server),
     Mq(mq_n::Server),
@@ -261,6 +288,7 @@ macro_rules! with_server {
     ($half:expr, $server:ident => $does:expr) => {
         match $half {
             Half::DHfa($server) => $does,
+            Half::HHfa($server) => $does,
             Half::Demote($server) => $does,
             Half::HintK($server) => $does,
             Half::Mq($server) => $does,
@@ -281,10 +309,17 @@ impl ServerHalf {
         with_server!(&mut self.0, server => server.receive(client, message, out))
     }
 
+    /// Return the page, if there is one, that goes to the client whose message was just
+    /// [received](Self::receive): one that the client gave up has sent it (Algorithm 2 of HFA).
+    pub fn take_push(&mut self) -> Option<Push> {
+        with_server!(&mut self.0, server => server.take_push())
+    }
+
     /// Forgets what a client holds, which has crashed or left: it comes back without a page.
     pub fn forget_client(&mut self, client: u8) {
         match &mut self.0 {
             Half::DHfa(server) => server.forget_client(client),
+            Half::HHfa(server) => server.forget_client(client),
             Half::PHfa(server) => server.forget_client(client),
             Half::Demote(server) => server.forget_client(client),
             Half::HintK(server) => server.forget_client(client),

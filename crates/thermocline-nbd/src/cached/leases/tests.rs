@@ -2,7 +2,7 @@
 
 use super::*;
 
-const TERMS: ClientTerms = ClientTerms { clients: 2, pages: 10 };
+const TERMS: ClientTerms = ClientTerms { clients: 2, pages: 10, pushes: false };
 
 fn leases() -> (Leases, Instant) {
     (Leases::new(TERMS), Instant::now())
@@ -10,7 +10,11 @@ fn leases() -> (Leases, Instant) {
 
 /// Attaches the client of a connection with its number as its identity, and has it wait.
 fn attach(leases: &mut Leases, connection: u16, now: Instant) -> u8 {
-    let introduction = Introduction { identity: connection.into(), pages: TERMS.pages };
+    let introduction = Introduction {
+        identity: connection.into(),
+        pages: TERMS.pages,
+        takes_pushes: TERMS.pushes,
+    };
     leases.attach(Cooperator(connection), introduction, now).unwrap();
     let client = leases.client(Cooperator(connection)).unwrap();
     leases.ask(client, Tag(connection.into()), now);
@@ -55,8 +59,34 @@ fn a_copy_is_of_the_newest_version_unless_it_was_recalled() {
     assert!(leases.may_write(Some(other), 3..4, now), "it was given up meanwhile");
     // Its confirmation ends no lease that it got since for another reason.
     leases.hold(other, 3..4);
+    leases.hold(one, 3..4);
     leases.ask(one, Tag(9), now);
     assert!(!leases.may_write(Some(one), 3..4, now));
+    assert!(leases.may_write(Some(other), 4..5, now));
+    assert!(!leases.may_write(Some(other), 3..4, now));
+}
+
+#[test]
+fn a_page_is_kept_until_it_is_given_up_or_wanted() {
+    let (mut leases, now) = leases();
+    let (one, other) = (attach(&mut leases, 1, now), attach(&mut leases, 2, now));
+    assert!(!leases.is_kept(one, 3));
+    leases.hold(one, 3..4);
+    assert!(leases.is_kept(one, 3) && !leases.is_kept(other, 3));
+    leases.may_write(Some(other), 3..4, now);
+    assert!(!leases.is_kept(one, 3), "it is about to be written");
+}
+
+#[test]
+fn who_takes_pages_unasked_needs_a_server_that_sends_them() {
+    let now = Instant::now();
+    for (pushes, takes_pushes) in [(false, true), (true, false), (true, true)] {
+        let mut leases = Leases::new(ClientTerms { pushes, ..TERMS });
+        let introduction = Introduction { identity: 1, pages: TERMS.pages, takes_pushes };
+        let found = leases.attach(Cooperator(1), introduction, now);
+        assert_eq!(found.is_ok(), pushes == takes_pushes);
+        assert!(found.is_ok() || found == Err(ErrorCode::NotSupported));
+    }
 }
 
 #[test]
@@ -112,9 +142,10 @@ fn who_comes_back_has_nothing_and_takes_nobodys_place() {
     let one = attach(&mut leases, 1, now);
     attach(&mut leases, 2, now);
     leases.hold(one, 3..4);
-    let introduction = |identity, pages| Introduction { identity, pages };
+    let takes_pushes = TERMS.pushes;
     let mut come = |connection, identity, pages| {
-        leases.attach(Cooperator(connection), introduction(identity, pages), now)
+        let introduction = Introduction { identity, pages, takes_pushes };
+        leases.attach(Cooperator(connection), introduction, now)
     };
     assert_eq!(come(3, 3, 10), Err(ErrorCode::NoSpace));
     assert_eq!(come(3, 1, 11), Err(ErrorCode::Overflow));

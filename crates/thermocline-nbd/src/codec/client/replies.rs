@@ -16,13 +16,14 @@ use crate::protocol::{
 /// Answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Bytes of a read.
+    /// Bytes of a read; or those of a page that the server sends for one that the client gave up, behind the
+    /// [`Event::Extents`] that name it.
     Data {
         /// The request.
         cookie: u64,
         /// Position in the export.
         offset_bytes: u64,
-        /// The bytes; within the request.
+        /// The bytes; within the request, or the page that was sent.
         bytes: &'a [u8],
     },
     /// A part of a read that is all zeroes.
@@ -42,7 +43,8 @@ pub enum Event<'a> {
         /// The number of the context.
         context: u32,
         /// The extents: length and status, 32 bits each, big-endian. Of pages, the offset: 64 bits. Of a
-        /// read or a write, the offset of the first page, and a number for each page: 64 bits each.
+        /// read or a write, the offset of the first page, and a number for each page: 64 bits each. Of a page
+        /// that was given up, the offset of the one that the server sends for it, and its number.
         descriptors: &'a [u8],
     },
     /// The request failed; [`Event::Done`] still follows.
@@ -176,7 +178,11 @@ impl Replies {
             let Some(offset_bytes) = fields.u64() else { return Ok((0, None)) };
             let data_bytes = length.checked_sub(8).filter(|bytes| *bytes > 0);
             let remaining_bytes = data_bytes
-                .and_then(|bytes| within(request, offset_bytes, bytes as u64))
+                .and_then(|bytes| {
+                    let is_sent = request.command == Command::Demote;
+                    let length = if is_sent { a_page } else { within };
+                    length(request, offset_bytes, bytes as u64)
+                })
                 .ok_or(MALFORMED_CHUNK)?;
             self.state = State::Data { cookie, offset_bytes, remaining_bytes, is_last };
             let consumed = CHUNK_HEADER_BYTES + 8;
@@ -242,7 +248,14 @@ fn chunk_event(
                 context == cooperation::CONTEXT_ID
                     && matches!(request.command, Command::Read | Command::Write)
             };
-            fields.u32().filter(|&id| is_asked || is_kept(id)).map(|context| Event::Extents {
+            let is_sent = |context| {
+                context == cooperation::PUSHES_ID
+                    && request.command == Command::Demote
+                    && payload.len() == 4 + 2 * 8
+                    && !is_last
+            };
+            let is_known = |&id: &u32| is_asked || is_kept(id) || is_sent(id);
+            fields.u32().filter(is_known).map(|context| Event::Extents {
                 cookie,
                 context,
                 descriptors: fields.rest(),
@@ -258,6 +271,13 @@ fn chunk_event(
         _ => None,
     };
     event.ok_or(MALFORMED_CHUNK)
+}
+
+/// Return the length of a page that is sent for the one of a request, if it is as long and in its place.
+fn a_page(request: RequestHeader, offset_bytes: u64, length_bytes: u64) -> Option<u32> {
+    let page_bytes = u64::from(request.length_bytes);
+    let is_page = length_bytes == page_bytes && offset_bytes.is_multiple_of(page_bytes);
+    is_page.then_some(request.length_bytes)
 }
 
 /// Return the length of a part of a read, if it lies within the read.

@@ -81,6 +81,8 @@ pub struct Negotiated {
     pub contexts: Contexts,
     /// `true` if the client [cooperates](cooperation).
     pub cooperates: bool,
+    /// `true` if it also takes pages that it did not ask for.
+    pub takes_pushes: bool,
 }
 
 /// A set of metadata contexts.
@@ -89,6 +91,8 @@ pub struct Contexts {
     selected: [bool; Context::ALL.len()],
     /// `true` if the name of the extension for clients that cooperate is among them.
     has_cooperation: bool,
+    /// `true` if that of pages which the client did not ask for is among them.
+    has_pushes: bool,
 }
 
 impl Contexts {
@@ -428,7 +432,9 @@ impl Handshake {
             _ => Contexts::default(),
         };
         let cooperates = contexts.has_cooperation;
-        Negotiated { export, flags, is_structured: self.is_structured, contexts, cooperates }
+        let takes_pushes = cooperates && contexts.has_pushes;
+        let is_structured = self.is_structured;
+        Negotiated { export, flags, is_structured, contexts, cooperates, takes_pushes }
     }
 
     /// Answer `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
@@ -459,11 +465,15 @@ impl Handshake {
             return;
         };
         contexts.has_cooperation &= offer.exports[index].takes_cooperation;
-        let cooperation = contexts.has_cooperation;
-        let cooperation =
-            cooperation.then_some((cooperation::CONTEXT_ID, cooperation::CONTEXT_NAME));
+        contexts.has_pushes &= offer.exports[index].takes_cooperation;
+        let extensions = [
+            (contexts.has_cooperation, cooperation::CONTEXT_ID, cooperation::CONTEXT_NAME),
+            (contexts.has_pushes, cooperation::PUSHES_ID, cooperation::PUSHES_NAME),
+        ];
+        let extensions = extensions.into_iter().filter(|(is_in, ..)| *is_in);
+        let extensions = extensions.map(|(_, id, name)| (id, name));
         let known = contexts.iter().map(|context| (context.id(), context.name()));
-        for (id, name) in known.chain(cooperation) {
+        for (id, name) in known.chain(extensions) {
             let mut item = Vec::with_capacity(32);
             item.put_u32(if is_set { id } else { 0 });
             item.extend_from_slice(name.as_bytes());
@@ -512,7 +522,8 @@ fn matching_contexts(mut fields: Fields<'_>, is_set: bool) -> Option<Contexts> {
     let count = fields.u32()?;
     let mut contexts = Contexts::default();
     if count == 0 && !is_set {
-        contexts = Contexts { selected: [true; Context::ALL.len()], has_cooperation: true };
+        let selected = [true; Context::ALL.len()];
+        contexts = Contexts { selected, has_cooperation: true, has_pushes: true };
     }
     for _ in 0..count {
         let query = fields.string()?;
@@ -531,6 +542,7 @@ fn matching_contexts(mut fields: Fields<'_>, is_set: bool) -> Option<Contexts> {
             }
         }
         contexts.has_cooperation |= is_meant(cooperation::CONTEXT_NAME);
+        contexts.has_pushes |= is_meant(cooperation::PUSHES_NAME);
     }
     fields.is_empty().then_some(contexts)
 }

@@ -6,6 +6,7 @@ use crate::protocol::{
     CHUNK_HEADER_BYTES, Command, Context, ErrorCode, Extent, SIMPLE_REPLY_MAGIC,
     STRUCTURED_REPLY_MAGIC, chunk, cooperation,
 };
+use crate::service::Pushed;
 
 /// The most bytes that stand before the payload of a read's reply.
 pub const READ_HEADER_BYTES_MAX: usize = CHUNK_HEADER_BYTES + 8;
@@ -110,6 +111,21 @@ pub fn answers(output: &mut Vec<u8>, cookie: u64, offset_bytes: u64, answers: &[
         output.put_u64(answer);
     }
 }
+
+/// Begin the reply to a client that has given up a page and gets another one for it: exactly `length_bytes` of
+/// data, that page's, must be appended next.
+pub fn push(output: &mut Vec<u8>, cookie: u64, page: Pushed, length_bytes: u32) {
+    let Pushed { offset_bytes, number } = page;
+    chunk_header(output, 0, chunk::BLOCK_STATUS, cookie, 4 + 2 * 8);
+    output.put_u32(cooperation::PUSHES_ID);
+    output.put_u64(offset_bytes);
+    output.put_u64(number);
+    chunk_header(output, chunk::DONE, chunk::OFFSET_DATA, cookie, length_bytes + 8);
+    output.put_u64(offset_bytes);
+}
+
+/// The most bytes that stand before the data of such a reply.
+pub const PUSH_HEADER_BYTES: usize = 2 * CHUNK_HEADER_BYTES + 4 + 3 * 8;
 
 /// Ends a reply of several parts that has no data.
 pub fn done_in_parts(output: &mut Vec<u8>, cookie: u64) {

@@ -288,6 +288,10 @@ impl Requests {
                 }
             }
             Command::Write if self.negotiated.cooperates => allowed |= command_flag::HELD,
+            Command::Attach if self.negotiated.takes_pushes => {
+                allowed |= command_flag::TAKES_PUSHES;
+            }
+            Command::Tell if self.negotiated.takes_pushes => allowed |= command_flag::CARRIED,
             Command::Read
             | Command::Write
             | Command::Disconnect

@@ -16,7 +16,7 @@ use thermocline_engine::driver::mirror::MirrorDriver;
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
-use thermocline_engine::driver::{Allocation, Completion, Driver, Recall};
+use thermocline_engine::driver::{Allocation, Completion, Driver, Recall, Sent};
 use thermocline_engine::{
     FlashError, FlashSet, Frames, Layout, Mirror, Operation, Options, Storage, Uuid,
 };
@@ -137,6 +137,28 @@ impl Driver for AnyDriver {
             | Self::Split(_)
             | Self::Joint(_)
             | Self::Mirror(_) => {}
+        }
+    }
+
+    fn tell_with_leaving(&mut self, hint: Hint) {
+        match self {
+            Self::Nbd(driver) => driver.tell_with_leaving(hint),
+            Self::Uring(_)
+            | Self::Threads(_)
+            | Self::Split(_)
+            | Self::Joint(_)
+            | Self::Mirror(_) => {}
+        }
+    }
+
+    fn next_push(&mut self) -> Option<Sent> {
+        match self {
+            Self::Nbd(driver) => driver.next_push(),
+            Self::Uring(_)
+            | Self::Threads(_)
+            | Self::Split(_)
+            | Self::Joint(_)
+            | Self::Mirror(_) => None,
         }
     }
 

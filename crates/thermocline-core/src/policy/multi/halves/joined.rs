@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 
 use super::super::hierarchy::Hierarchy;
-use super::{Answer, Ask, Link, Message, Receive};
+use super::{Answer, Ask, Link, Message, Push, Receive};
 use crate::action::Sink;
 use crate::policy::for_each;
 use crate::{Access, Actions, Counts, Op, PageId, Policy, Setup, Survivor, Tier};
@@ -30,6 +30,8 @@ struct Direct<'a, C, S, O> {
     out: &'a mut O,
     /// The server's answers.
     answer: Option<Answer>,
+    /// The page that it sends: one at most because of one access.
+    push: Option<Push>,
 }
 
 impl<C: Ask, S: Receive, O: Sink> Link for Direct<'_, C, S, O> {
@@ -54,6 +56,7 @@ impl<C: Ask, S: Receive, O: Sink> Link for Direct<'_, C, S, O> {
         if C::WAITS {
             self.answer = self.answer.or(answer);
         }
+        self.push = self.push.or(self.server.take_push());
     }
 
     /// Do nothing: the server has said already that the page comes.
@@ -80,11 +83,16 @@ impl<C: Ask, S: Receive> Joined<C, S> {
         let (before, rest) = self.clients.split_at_mut(client.into());
         let (own, behind) = rest.split_first_mut().expect("every client has a half");
         let others = [before, behind];
-        let mut direct = Direct { client, others, server: &mut self.server, out, answer: None };
+        let mut direct =
+            Direct { client, others, server: &mut self.server, out, answer: None, push: None };
         own.access(page, op, &mut direct);
         if let Some(answer) = direct.answer.take() {
             own.answered(page, answer, &mut direct);
         }
+        while let Some(Push { page, number }) = direct.push.take() {
+            own.pushed(page, number, &mut direct);
+        }
+        own.settle(&mut direct);
     }
 }
 

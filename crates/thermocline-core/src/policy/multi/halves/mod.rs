@@ -62,6 +62,15 @@ pub enum Answer {
     Passed,
 }
 
+/// A page that the server sends because of one that the client has just given up. The client keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Push {
+    /// The page.
+    pub page: PageId,
+    /// What the policy knows of it, as with an [`Answer::Kept`].
+    pub number: u64,
+}
+
 /// The number that stands for [`Answer::Passed`] on the wire.
 pub const PASSED: u64 = u64::MAX;
 
@@ -141,6 +150,13 @@ pub(super) trait Ask: Debug {
     /// Takes the server's answer to a read, or to a write of a page that was not held.
     fn answered(&mut self, page: PageId, answer: Answer, link: &mut impl Link);
 
+    /// Takes a page that the server [sends](Push).
+    fn pushed(&mut self, _page: PageId, _number: u64, _link: &mut impl Link) {}
+
+    /// Ends the access: the server sends no more because of it. An access ends at the latest when the next
+    /// one begins.
+    fn settle(&mut self, _link: &mut impl Link) {}
+
     /// Gives up a page that another client writes; returns `true` if it was held.
     fn invalidate(&mut self, page: PageId) -> bool;
 
@@ -170,6 +186,11 @@ pub(super) trait Receive: Debug {
     /// Takes a message. No other client holds a page any more that this one writes. Returns the answer to
     /// a client that [waits](Ask::WAITS).
     fn receive(&mut self, client: u8, message: Message, out: &mut impl Sink) -> Option<Answer>;
+
+    /// Return the page, if there is one, that goes to the client whose message was just received.
+    fn take_push(&mut self) -> Option<Push> {
+        None
+    }
 
     /// See [`Policy::prefetch`](crate::Policy::prefetch).
     fn prefetch(&self, page: PageId);

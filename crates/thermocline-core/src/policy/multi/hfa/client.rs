@@ -1,16 +1,21 @@
 //! The half of a client: the first tier, with queues, hints and a clock of its own.
 //!
-//! The answer to a request carries the hint frequency of the page. Under D-HFA a page that leaves takes its
-//! frequency along, and under P-HFA the client says how long its tier lives, as in PROMOTE. With either the
-//! client says how many of its reads hit, so that time passes at the server.
+//! The answer to a request carries the hint frequency of the page. Under D-HFA and H-HFA a page that leaves
+//! takes its frequency along. Under P-HFA the client says how long its tier lives, as in PROMOTE; under H-HFA
+//! it says which value a page must have to enter, and the answer carries the last moves of the page, too. The
+//! client always says how many of its reads hit, so that time passes at the server.
 //!
-//! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, Algorithms 1, 4 and 5.
+//! Under H-HFA the server may send a page because of one that the client has given up. It belongs to the same
+//! access, which therefore ends when the next one begins.
+//!
+//! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, Algorithms 1, 2 and 4 to 6.
 //! * State: that of one tier of the policy.
 //! * Cost: that of one tier of the policy.
 //! * Deviations: see the policy.
 
 use alloc::vec;
 
+use super::by_value::Told;
 use super::moves::Way;
 use super::settings::Strategy;
 use super::{ABSENT, Hfa, Part};
@@ -25,6 +30,8 @@ pub(in crate::policy::multi) struct Client<const STRATEGY: u8> {
     tier: Hfa<STRATEGY>,
     /// Hits of reads of which the server has not heard.
     hits: u32,
+    /// The measure of the tier that the server heard of last.
+    told: u64,
 }
 
 /// The only level.
@@ -66,14 +73,32 @@ impl<const STRATEGY: u8> Client<STRATEGY> {
     pub(in crate::policy::multi) fn new(setup: &Setup, values: &Values) -> Self {
         let capacity_pages = vec![setup.capacity_pages[0]];
         let own = Setup { capacity_pages, clients: Clients::ONE, ..setup.clone() };
-        Self { tier: Hfa::of_part(Part::Client, &own, values), hits: 0 }
+        Self { tier: Hfa::of_part(Part::Client, &own, values), hits: 0, told: 0 }
     }
 
-    /// Send the server what it does not know: hits of reads and, under P-HFA, how long the tier lives.
+    /// Return what the server must know of the tier when it decides about a page.
+    fn measure(&self) -> u64 {
+        match Self::STRATEGY {
+            Strategy::Demote => 0,
+            Strategy::Promote => self.tier.life(TOP),
+            Strategy::Hint => self.tier.least_entering(TOP),
+        }
+    }
+
+    /// Send the server what it does not know: hits of reads, and the measure of the tier.
     fn tell(&mut self, link: &mut impl Link) {
-        let value = self.tier.life(TOP);
-        if self.hits > 0 || Self::STRATEGY == Strategy::Promote {
+        let value = self.measure();
+        if self.hits > 0 || Self::STRATEGY == Strategy::Promote || self.told != value {
+            self.told = value;
             link.send(Message::Tell(Hint { hits: core::mem::take(&mut self.hits), value }));
+        }
+    }
+
+    /// Offers the server the pages that have left, and ends the access if nothing more can belong to it.
+    fn pause(&mut self, link: &mut impl Link) {
+        match Self::STRATEGY {
+            Strategy::Demote | Strategy::Promote => self.finish(link),
+            Strategy::Hint => self.send_departed(link),
         }
     }
 
@@ -84,11 +109,29 @@ impl<const STRATEGY: u8> Client<STRATEGY> {
         self.send_departed(link);
     }
 
+    /// Puts a page into the tier that the server has sent.
+    fn take(&mut self, page: PageId, number: u64, link: &mut impl Link) {
+        link.keep(page);
+        let carried = match Self::STRATEGY {
+            Strategy::Demote | Strategy::Promote => frequency(number),
+            Strategy::Hint => {
+                let (carried, moves) = Told::from_wire(number).parts();
+                self.tier.learn(page, moves);
+                carried
+            }
+        };
+        let frame = self.tier.enter(page);
+        self.tier.receive(TOP, frame, carried, Way::Up, &mut Sending(link));
+    }
+
     fn send_departed(&mut self, link: &mut impl Link) {
         if self.tier.departed.is_empty() {
             return;
         }
-        self.tell(link);
+        // What the measure is now matters with the next request.
+        if self.hits > 0 {
+            self.tell(link);
+        }
         for (page, carried) in self.tier.departed.drain(..) {
             link.send(Message::Demote { page, carried: Some(carried.to_bits()) });
             link.drop_copy(page);
@@ -113,27 +156,36 @@ impl<const STRATEGY: u8> Ask for Client<STRATEGY> {
         }
         let place = self.tier.queues.place_of(frame).expect("a cached page is in a queue");
         self.tier.hit(Access { page, op, client: 0 }, frame, place, &mut Sending(link));
-        self.finish(link);
+        self.pause(link);
     }
 
     fn answered(&mut self, page: PageId, answer: Answer, link: &mut impl Link) {
         let held = self.tier.frame_of(page);
         match answer {
-            Answer::Kept(carried) if held == ABSENT => {
-                link.keep(page);
-                let frame = self.tier.enter(page);
-                self.tier.receive(TOP, frame, frequency(carried), Way::Up, &mut Sending(link));
-            }
+            Answer::Kept(number) if held == ABSENT => self.take(page, number, link),
             Answer::Passed if held != ABSENT => {
                 self.tier.detach(held);
                 self.tier.discard(TOP, held, &mut Sending(link));
             }
             Answer::Kept(_) | Answer::Passed => {}
         }
+        self.pause(link);
+    }
+
+    fn pushed(&mut self, page: PageId, number: u64, link: &mut impl Link) {
+        if self.tier.frame_of(page) == ABSENT {
+            self.take(page, number, link);
+        }
+        self.pause(link);
+    }
+
+    fn settle(&mut self, link: &mut impl Link) {
         self.finish(link);
     }
 
     fn invalidate(&mut self, page: PageId) -> bool {
+        // What another client does comes after the access.
+        self.tier.close(&mut Ignored);
         let frame = self.tier.frame_of(page);
         if frame == ABSENT {
             return false;

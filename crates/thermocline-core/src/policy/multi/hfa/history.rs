@@ -9,7 +9,9 @@
 use crate::config::Values;
 use crate::policy::multi::khv::Histories;
 use crate::queue::Numbers;
-use crate::{Ids, PageId};
+use crate::{Ids, PageId, Setup};
+
+use super::Part;
 
 pub(super) use crate::policy::multi::khv::Move;
 
@@ -21,15 +23,51 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Create the history of caches with `cached_pages` pages together.
-    pub(super) fn new(ids: Ids, cached_pages: u64, values: &Values) -> Self {
+    /// Create the history of caches with `cached_pages` pages together, and room for some beside them.
+    fn new(ids: Ids, cached_pages: u64, beside: u64, values: &Values) -> Self {
         let ghosts_max = Histories::ghosts_max(ids.pages, cached_pages, values);
-        let cached_pages = u32::try_from(cached_pages).unwrap_or(u32::MAX);
+        let cached_pages = u32::try_from(cached_pages + beside).unwrap_or(u32::MAX);
         // A page enters before another one leaves.
         let tracked = cached_pages.saturating_add(ghosts_max).saturating_add(1);
         let numbers = Numbers::new(ids, tracked);
         let histories = Histories::new(numbers.count(), ghosts_max, values);
         Self { numbers, histories }
+    }
+
+    /// Create the history that a part of the tiers needs, which holds `cached_pages` pages itself. The server
+    /// records the moves of all pages; a client knows those of the pages that it holds.
+    pub(super) fn of_part(part: Part, setup: &Setup, cached_pages: u64, values: &Values) -> Self {
+        let clients = u64::from(setup.clients.get());
+        // A client that keeps nothing has no tier.
+        let guests = u64::from(setup.clients.guest().is_some());
+        let tops = u64::from(setup.capacity_pages[0]) * (clients - guests);
+        match part {
+            Part::Whole => Self::new(setup.ids(), cached_pages, 0, values),
+            // A client says what it reads before it says what leaves for it.
+            Part::Server => Self::new(setup.ids(), cached_pages + tops, clients, values),
+            Part::Client => {
+                let cached_pages = u32::try_from(cached_pages).unwrap_or(u32::MAX);
+                let numbers = Numbers::new(setup.ids(), cached_pages.saturating_add(1));
+                let histories = Histories::new(numbers.count(), 0, values);
+                Self { numbers, histories }
+            }
+        }
+    }
+
+    /// Replace the moves of a page, of which another host has told.
+    pub(super) fn replace(&mut self, page: PageId, moves: u32) {
+        let Self { numbers, histories } = self;
+        if moves != 0 {
+            let number = numbers.enter(page, |number, _| histories.are_known(number));
+            histories.replace(number, moves);
+        } else if let Some(number) = numbers.find(page) {
+            histories.replace(number, 0);
+        }
+    }
+
+    /// Return the moves of a page, as [`replace`](Self::replace) takes them.
+    pub(super) fn moves(&self, page: PageId) -> u32 {
+        self.numbers.find(page).map_or(0, |number| self.histories.moves(number))
     }
 
     /// Adds a move to the history of a page.

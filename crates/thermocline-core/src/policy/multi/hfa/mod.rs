@@ -37,14 +37,16 @@
 //!   its own, and what moves between first tiers and shared ones does so on its client's path. D-HFA
 //!   and H-HFA keep every path exclusive, as in Demote with removal: a victim that another client's
 //!   first tier holds is dropped. P-HFA keeps a probability per first tier and lets
-//!   pages of different paths meet, as Promote does. (14) D-HFA and P-HFA with several clients are halves,
+//!   pages of different paths meet, as Promote does. (14) The policies with several clients are halves,
 //!   joined ([`split`](super::split)). A client's periods count its own accesses, and those of the shared
 //!   tiers the accesses of which they have heard: the client's next message reports its read hits.
 //!   A client gives the hint of a victim without knowing who else has the page. With `writes` at `back`, and
-//!   in H-HFA, which is not split, one clock counts all accesses, and a victim that another client holds is
-//!   given no hint.
+//!   in Oracle HFA, one clock counts all accesses, and a victim that another client holds is
+//!   given no hint. (15) A hint frequency that goes with a page of H-HFA is rounded to 32 bits: the other 32
+//!   of the answer to a client are the page's moves.
 
 mod bubble;
+mod by_value;
 mod cascade;
 mod cells;
 mod client;
@@ -118,8 +120,11 @@ pub struct Hfa<const STRATEGY: u8> {
     departed: Vec<(PageId, f64)>,
     /// Of a server's half: the frequency that the page carries which has just risen to the client.
     risen: Option<f64>,
-    /// Of a server's half: the life of each client's tier, as it said last.
-    lives: Box<[u64]>,
+    /// Of a server's half of H-HFA: the page that a demoted one has just sent to the client, and the
+    /// frequency that it carries.
+    pushed: Option<(PageId, f64)>,
+    /// Of a server's half: what each client said last of its tier, the life or the least value that enters.
+    said: Box<[u64]>,
     /// Of a half: `true` until the access that began last has ended.
     is_open: bool,
     /// The tiers with room for pages, fastest first: the first one of each client, then the shared.
@@ -177,6 +182,8 @@ const HISTORY_MEMORY: SparseMemory = SparseMemory::of_cached(
 pub(super) const D_HFA_NAME: &str = "d-hfa";
 /// The name of P-HFA in the registry.
 pub(super) const P_HFA_NAME: &str = "p-hfa";
+/// The name of H-HFA in the registry.
+pub(super) const H_HFA_NAME: &str = "h-hfa";
 
 /// The row of `d-hfa` in the registry.
 pub const D_HFA: PolicyEntry = PolicyEntry {
@@ -210,7 +217,7 @@ pub const P_HFA: PolicyEntry = PolicyEntry {
 
 /// The row of `h-hfa` in the registry.
 pub const H_HFA: PolicyEntry = PolicyEntry {
-    name: Cow::Borrowed("h-hfa"),
+    name: Cow::Borrowed(H_HFA_NAME),
     summary: "two queues per tier by frequency of moves; pages rise and fall by their last moves",
     source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
     module: module_path!(),
@@ -262,7 +269,7 @@ fn build_joined<const STRATEGY: u8>(setup: &Setup, values: &Values) -> BoxedPoli
 
 /// Builds H-HFA for the registry.
 fn build_hint(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Hfa::<{ Strategy::Hint as u8 }>::new(setup, values))
+    build_joined::<{ Strategy::Hint as u8 }>(setup, values)
 }
 
 /// Builds Oracle HFA for the registry, which has checked that the setup has hints.
@@ -324,7 +331,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             part,
             departed: Vec::new(),
             risen: None,
-            lives: vec![0; clients.get().into()].into_boxed_slice(),
+            pushed: None,
+            said: vec![0; clients.get().into()].into_boxed_slice(),
             is_open: false,
             disk: setup.disk(),
             write_miss: setup.write_miss,
@@ -342,7 +350,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             resorted: 0,
             ages: (Self::STRATEGY == Strategy::Promote).then(|| Lists::new(frames, level_count)),
             history: (Self::STRATEGY == Strategy::Hint)
-                .then(|| History::new(setup.ids(), cached, values)),
+                .then(|| History::of_part(part, setup, cached, values)),
             random: SplitMix64::new(match Self::STRATEGY {
                 Strategy::Promote => values.integer(crate::random::SEED.name),
                 Strategy::Demote | Strategy::Hint => 0,
@@ -426,6 +434,52 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
         self.end(out);
     }
+
+    /// Checks every invariant; `is_held` says if a client holds a page.
+    fn assert_invariants_with(&self, is_held: impl Fn(PageId) -> bool) {
+        self.queues.assert_invariants();
+        self.cells.assert_invariants();
+        if let Some(history) = &self.history {
+            history.assert_invariants(|page| self.is_cached(page) || is_held(page));
+        }
+        let mut cached = 0;
+        for (index, level) in self.levels.iter().enumerate() {
+            level.hints.assert_invariants(self.cells.newest_hints(index), |page, frame| {
+                let place = self.queues.place_of(frame);
+                self.frame_at(index, page) == frame && place.is_some_and(|place| place.0 == index)
+            });
+            level.promotion.assert_invariants();
+            assert!(self.settings.k > 0 || level.hints.len() == 0, "without k, no hints are kept");
+            let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(index, queue));
+            let q1_capacity_pages = level.q1_capacity_pages;
+            assert!(q1 <= q1_capacity_pages, "the first queue keeps to its size");
+            assert!(q1 + q2 <= level.capacity_pages, "the tier keeps to its capacity");
+            let greatest = (level.capacity_pages - 1).max(1);
+            assert!((1..=greatest).contains(&q1_capacity_pages), "either queue has room");
+            assert!(
+                !self.settings.is_strict || q2 <= level.q2_capacity_pages(),
+                "queues are strict"
+            );
+            for queue in [Queue::Q1, Queue::Q2] {
+                let mut hot = 0;
+                for frame in self.queues.frames(index, queue) {
+                    let entry = self.queues.frame(frame);
+                    assert_eq!(self.frame_at(index, entry.page), frame, "the index points back");
+                    let is_known = self.recent.contains(&(entry.last_hit, frame));
+                    assert!(is_known || !self.is_recent(entry), "recent hits are known");
+                    let is_live = self.is_live(index, entry.page);
+                    let must_be_hot = is_live || self.is_recent(entry);
+                    assert!(entry.is_hot || !must_be_hot, "hot pages are known");
+                    assert!(!entry.is_hot || is_live || is_known, "cold pages are known in time");
+                    hot += u32::from(entry.is_hot);
+                    cached += 1;
+                }
+                assert_eq!(hot, level.hot_pages(queue), "hot pages are counted");
+            }
+        }
+        assert_eq!(self.cells.held_frames(), cached, "a cached page is in one queue of one tier");
+        assert_eq!(self.used_frames as usize - self.free.len(), cached, "each frame has a page");
+    }
 }
 
 impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
@@ -481,48 +535,7 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     }
 
     fn assert_invariants(&self) {
-        self.queues.assert_invariants();
-        self.cells.assert_invariants();
-        if let Some(history) = &self.history {
-            history.assert_invariants(|page| self.is_cached(page));
-        }
-        let mut cached = 0;
-        for (index, level) in self.levels.iter().enumerate() {
-            level.hints.assert_invariants(self.cells.newest_hints(index), |page, frame| {
-                let place = self.queues.place_of(frame);
-                self.frame_at(index, page) == frame && place.is_some_and(|place| place.0 == index)
-            });
-            level.promotion.assert_invariants();
-            assert!(self.settings.k > 0 || level.hints.len() == 0, "without k, no hints are kept");
-            let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(index, queue));
-            let q1_capacity_pages = level.q1_capacity_pages;
-            assert!(q1 <= q1_capacity_pages, "the first queue keeps to its size");
-            assert!(q1 + q2 <= level.capacity_pages, "the tier keeps to its capacity");
-            let greatest = (level.capacity_pages - 1).max(1);
-            assert!((1..=greatest).contains(&q1_capacity_pages), "either queue has room");
-            assert!(
-                !self.settings.is_strict || q2 <= level.q2_capacity_pages(),
-                "queues are strict"
-            );
-            for queue in [Queue::Q1, Queue::Q2] {
-                let mut hot = 0;
-                for frame in self.queues.frames(index, queue) {
-                    let entry = self.queues.frame(frame);
-                    assert_eq!(self.frame_at(index, entry.page), frame, "the index points back");
-                    let is_known = self.recent.contains(&(entry.last_hit, frame));
-                    assert!(is_known || !self.is_recent(entry), "recent hits are known");
-                    let is_live = self.is_live(index, entry.page);
-                    let must_be_hot = is_live || self.is_recent(entry);
-                    assert!(entry.is_hot || !must_be_hot, "hot pages are known");
-                    assert!(!entry.is_hot || is_live || is_known, "cold pages are known in time");
-                    hot += u32::from(entry.is_hot);
-                    cached += 1;
-                }
-                assert_eq!(hot, level.hot_pages(queue), "hot pages are counted");
-            }
-        }
-        assert_eq!(self.cells.held_frames(), cached, "a cached page is in one queue of one tier");
-        assert_eq!(self.used_frames as usize - self.free.len(), cached, "each frame has a page");
+        self.assert_invariants_with(|_| false);
     }
 
     fn memory_bytes(&self) -> usize {

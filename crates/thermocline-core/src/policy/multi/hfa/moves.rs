@@ -4,12 +4,11 @@
 //!   4 to 6.
 //! * State: none of its own.
 //! * Cost: per page that moves, O(log n) for its queues and O(k) for its hints.
-//! * Deviations: (1) Algorithm 2 promotes for a demotion, whose victim may do so again: once per
-//!   access at most, or two tiers could exchange pages for ever. (2) "Cache miss in Q2" of
-//!   Algorithm 5 is read as a miss in both queues, and pages of Q1 may be promoted, or hot pages
-//!   would stay low. (3) A page that leaves the last tier is not hinted: there is no tier to take
-//!   a hint.
+//! * Deviations: (1) "Cache miss in Q2" of Algorithm 5 is read as a miss in both queues, and pages of Q1 may
+//!   be promoted, or hot pages would stay low. (2) A page that leaves the last tier is not hinted: there is
+//!   no tier to take a hint.
 
+use super::by_value::carried;
 use super::history::Move;
 use super::queues::{Frame, Place, Queue};
 use super::settings::Strategy;
@@ -39,7 +38,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             }
             Strategy::Promote => {
                 // P-HFA, Algorithm 5: the page rises with a probability, else it stays. Pages of Q1
-                // may rise too: deviation (2).
+                // may rise too: deviation (1).
                 if self.random.unit() < self.levels[self.above(level)].promotion.probability() {
                     let carried = self.leave(frame, Move::Promote);
                     return self.settle(access, frame, Some(level), carried, out);
@@ -160,15 +159,6 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     #[inline]
     pub(super) fn weigh_records(&self, level: usize, page: PageId, newest: u32) -> (f64, bool) {
         self.levels[level].hints.weigh(page, newest, &self.settings.weights)
-    }
-
-    /// Return H-HFA's K-step hint value of a page.
-    #[inline]
-    fn value(&self, page: PageId) -> f64 {
-        match &self.history {
-            Some(history) if Self::STRATEGY == Strategy::Hint => history.value(page),
-            _ => 0.0,
-        }
     }
 
     /// Return the periods whose hints an oracle counts.
@@ -334,6 +324,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             let carried = self.depart(level, page, Move::Demote);
             self.departed.push((page, carried));
             self.vacate(frame);
+            // The server records the move.
+            self.note_held(page, false);
             return None;
         }
         if below >= self.levels.len()
@@ -381,7 +373,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
     /// Free the frame of a page that is cached nowhere here any more.
     #[inline]
-    fn vacate(&mut self, frame: u32) {
+    pub(super) fn vacate(&mut self, frame: u32) {
         let page = self.queues.frame(frame).page;
         self.queues.frame_mut(frame).last_hit = 0;
         self.set_frame_of(page, ABSENT);
@@ -400,7 +392,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
     /// Takes a frame out of its level, with a hint, and returns the frequency that it carries.
     #[inline]
-    fn leave(&mut self, frame: u32, way: Move) -> f64 {
+    pub(super) fn leave(&mut self, frame: u32, way: Move) -> f64 {
         let (level, _) = self.detach(frame);
         self.depart(level, self.queues.frame(frame).page, way)
     }
@@ -421,11 +413,13 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     #[inline]
     fn depart(&mut self, level: usize, page: PageId, way: Move) -> f64 {
         if Self::STRATEGY == Strategy::Hint
+            && self.part != Part::Client
             && let Some(history) = &mut self.history
         {
             history.add(page, way);
         }
-        self.hint(level, page)
+        let frequency = self.hint(level, page);
+        if Self::STRATEGY == Strategy::Hint { carried(frequency) } else { frequency }
     }
 
     /// Records that a page leaves, or passes, a level, and returns its frequency there.
@@ -503,33 +497,6 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             && (!self.settings.is_strict || q2 + more <= entry.q2_capacity_pages())
     }
 
-    /// Algorithm 2: a page that was demoted into Q1 wakes the promotion of a hotter one there.
-    fn promote_head(&mut self, level: usize, frame: u32, out: &mut impl Sink) {
-        if self.has_promoted || self.queues.place_of(frame) != Some((level, Queue::Q1)) {
-            return;
-        }
-        let head = self.queues.front_of_q1(level).expect("the frame is in this queue");
-        if self.queues.frame(head).hotness <= self.queues.frame(frame).hotness {
-            return;
-        }
-        self.has_promoted = true;
-        let page = self.queues.frame(head).page;
-        let carried = self.leave(head, Move::Promote);
-        let above = self.above(level);
-        out.copy(page, self.levels[level].tier, self.levels[above].tier);
-        out.drop_copy(page, self.levels[level].tier);
-        self.receive(above, head, carried, Way::Up, out);
-    }
-
-    /// Return, for H-HFA, `true` if a page would be the next victim as soon as it entered the second queue.
-    /// It then enters no queue, and leaves only its hint.
-    #[inline]
-    fn passes_q2_by_value(&self, level: usize, page: PageId) -> bool {
-        Self::STRATEGY == Strategy::Hint
-            && !self.has_room(level, 1)
-            && self.queues.least_value(level).is_none_or(|least| self.value(page) < least)
-    }
-
     /// Begins a page's stay at a level with this hint frequency; it is hot there if it has a hint that
     /// counts.
     #[inline]
@@ -567,16 +534,6 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
         self.bring(access, frame, found, level, out);
         self.receive(level, frame, carried, Way::Up, out);
-    }
-
-    /// Return, for H-HFA, `true` if a page that was hit moves up (Algorithm 6).
-    fn is_promoted(&self, page: PageId, level: usize) -> bool {
-        let above = self.above(level);
-        let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(above, queue));
-        if q1 + q2 < self.levels[above].capacity_pages {
-            return true;
-        }
-        self.queues.least_value(above).is_some_and(|least| self.value(page) > least)
     }
 
     #[inline]

@@ -81,7 +81,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Return the time between the last uses of a level's newest and oldest page, for P-HFA.
     pub(super) fn life(&self, level: usize) -> u64 {
         if self.part == Part::Server && self.is_top(level) {
-            return self.lives[level];
+            return self.said[level];
         }
         let Some(ages) = &self.ages else { return 0 };
         let stamp = |frame: Option<u32>| {

@@ -2,26 +2,27 @@
 //!
 //! Its clock counts the accesses of all clients, as it hears of them.
 //!
-//! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, Algorithms 1, 4 and 5.
-//! * State: that of the shared tiers of the policy; for D-HFA also the pages that each client holds, and 8
-//!   bytes per client.
+//! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, Algorithms 1, 2 and 4 to 6.
+//! * State: that of the shared tiers of the policy; for D-HFA and H-HFA also the pages that each client holds,
+//!   and 8 bytes per client; for H-HFA the moves of these pages.
 //! * Cost: that of the shared tiers of the policy.
 //! * Deviations: see the policy.
 
+use super::by_value::Told;
 use super::client::frequency;
 use super::moves::Way;
 use super::settings::Strategy;
 use super::{ABSENT, Hfa, Part};
 use crate::action::Sink;
 use crate::config::Values;
-use crate::policy::multi::halves::{Answer, Held, Hint, Holders, Message, Receive};
+use crate::policy::multi::halves::{Answer, Held, Hint, Holders, Message, Push, Receive};
 use crate::{Access, Op, PageId, Policy as _, Setup, Tier};
 
 /// Decides which pages the shared tiers hold.
 #[derive(Clone, Debug)]
 pub(in crate::policy::multi) struct Server<const STRATEGY: u8> {
     tiers: Hfa<STRATEGY>,
-    /// The pages that the clients hold; D-HFA only.
+    /// The pages that the clients hold; D-HFA and H-HFA only.
     holders: Option<Holders>,
 }
 
@@ -29,15 +30,38 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
     const STRATEGY: Strategy = Strategy::of(STRATEGY);
 
     pub(in crate::policy::multi) fn new(setup: &Setup, values: &Values) -> Self {
-        let holders = (Self::STRATEGY == Strategy::Demote).then(|| Holders::new(setup));
+        let holders = (Self::STRATEGY != Strategy::Promote).then(|| Holders::new(setup));
         Self { tiers: Hfa::of_part(Part::Server, setup, values), holders }
     }
 
     /// Forgets what a client holds, and what it has said of its tier.
     pub(in crate::policy::multi) fn forget_client(&mut self, client: u8) {
-        self.tiers.lives[usize::from(client)] = 0;
-        if let Some(holders) = &mut self.holders {
-            while holders.take(Tier(client)).is_some() {}
+        self.tiers.said[usize::from(client)] = 0;
+        while let Some(page) = self.holders.as_mut().and_then(|holders| holders.take(Tier(client)))
+        {
+            self.note_gone(page);
+        }
+    }
+
+    /// Notes that a client holds a page. One that holds more than it may is not believed.
+    fn hold(&mut self, client: u8, page: PageId) {
+        let Some(holders) = &mut self.holders else { return };
+        if let Some(forgotten) = holders.hold(Tier(client), page) {
+            self.note_gone(forgotten);
+        }
+    }
+
+    /// Keeps the moves of a page for a while that no cache holds any more.
+    fn note_gone(&mut self, page: PageId) {
+        let is_held = self.holders.as_ref().is_some_and(|holders| holders.are_any(page));
+        self.tiers.note_held(page, is_held);
+    }
+
+    /// Return the number that goes with a page to a client.
+    fn number(&self, page: PageId, carried: f64) -> u64 {
+        match Self::STRATEGY {
+            Strategy::Demote | Strategy::Promote => carried.to_bits(),
+            Strategy::Hint => Told::to_wire(carried, self.tiers.moves_of(page)),
         }
     }
 
@@ -67,10 +91,8 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
             tiers.hit(access, frame, place, out);
         }
         let Some(carried) = tiers.risen.take() else { return Answer::Passed };
-        if let Some(holders) = &mut self.holders {
-            holders.hold(Tier(access.client), access.page);
-        }
-        Answer::Kept(carried.to_bits())
+        self.hold(access.client, access.page);
+        Answer::Kept(self.number(access.page, carried))
     }
 
     /// Let a client write a page that it holds.
@@ -81,13 +103,14 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
         out.serve(page, Op::Write, top, top);
         out.copy(page, top, tiers.disk);
         let shared = tiers.frame_of(page);
-        if let Some(holders) = &mut self.holders {
-            holders.hold(top, page);
+        if self.holders.is_some() {
             if shared != ABSENT {
                 // A client that was forgotten may hold what another one has demoted since.
                 let (level, _) = tiers.detach(shared);
                 tiers.discard(level, shared, out);
             }
+            self.hold(access.client, page);
+            self.note_gone(page);
         } else if shared != ABSENT {
             // What came to the shared tiers on another path is renewed on the way to disk.
             out.copy(page, top, tiers.tier_of(shared));
@@ -100,6 +123,7 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
         // Nothing is handed down under P-HFA.
         let Some(holders) = &mut self.holders else { return };
         holders.leave(top, page);
+        self.tiers.client = client;
         let below = self.tiers.below(top.index());
         // The last that has it demotes it. A client that was forgotten may still give up what another one
         // has demoted since.
@@ -107,18 +131,22 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
             || self.tiers.frame_of(page) != ABSENT
             || below >= self.tiers.levels.len()
         {
-            return;
+            return self.note_gone(page);
         }
         let frame = self.tiers.enter(page);
+        self.tiers.note_demoted(page);
         out.copy(page, top, self.tiers.levels[below].tier);
         self.tiers.receive(below, frame, carried, Way::Down, out);
     }
 
-    /// Take what a client says: time has passed, and how long its tier lives.
+    /// Take what a client says: time has passed, and the measure of its tier.
     fn listen(&mut self, client: u8, hint: Hint, out: &mut impl Sink) {
         self.tiers.pass_time(hint.hits, out);
-        // Nothing lives longer than there have been accesses.
-        self.tiers.lives[usize::from(client)] = hint.value.min(self.tiers.now);
+        self.tiers.said[usize::from(client)] = match Self::STRATEGY {
+            // Nothing lives longer than there have been accesses.
+            Strategy::Demote | Strategy::Promote => hint.value.min(self.tiers.now),
+            Strategy::Hint => hint.value,
+        };
     }
 }
 
@@ -144,13 +172,21 @@ impl<const STRATEGY: u8> Receive for Server<STRATEGY> {
         }
     }
 
+    fn take_push(&mut self) -> Option<Push> {
+        let (page, carried) = self.tiers.pushed.take()?;
+        let client = self.tiers.client;
+        self.hold(client, page);
+        Some(Push { page, number: self.number(page, carried) })
+    }
+
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.tiers.prefetch(page);
     }
 
     fn assert_invariants(&self) {
-        self.tiers.assert_invariants();
+        let is_held = |page| self.holders.as_ref().is_some_and(|holders| holders.are_any(page));
+        self.tiers.assert_invariants_with(is_held);
         if let Some(holders) = &self.holders {
             let is_shared = |page| self.tiers.frame_of(page) != ABSENT;
             holders.assert_invariants(is_shared);

@@ -140,14 +140,15 @@ impl Config {
         let (identity, ..) = Uuid::new_v4().as_fields();
         let pages = self.pages("ram.size", self.ram.size)?;
         let page_bytes = u32::try_from(self.page_size.0).context("`page_size`")?;
-        Ok(Some(Cooperation { identity, pages, page_bytes }))
+        let takes_pushes = self.split()?.pushes;
+        Ok(Some(Cooperation { identity, pages, page_bytes, takes_pushes }))
     }
 
     /// Return the terms for clients that cooperate.
     pub(crate) fn client_terms(&self) -> Result<Option<ClientTerms>> {
         let Some(clients) = &self.clients else { return Ok(None) };
         let pages = self.pages("clients.ram", clients.ram)?;
-        Ok(Some(ClientTerms { clients: clients.number, pages }))
+        Ok(Some(ClientTerms { clients: clients.number, pages, pushes: self.split()?.pushes }))
     }
 
     /// Refuses a new configuration that the other hosts would have to know of.
