@@ -8,7 +8,7 @@ use super::in_flight::{
 use super::transport::{Output, Transport};
 use crate::codec::server::{Negotiated, Request, replies};
 use crate::protocol::{Command, Extent, command_flag};
-use crate::service::{Cooperator, ExtentRange, Reply, Service};
+use crate::service::{Cooperator, ExtentRange, Pushed, Reply, Service};
 
 /// Replies without data are shorter than this.
 pub(super) const REPLY_BYTES: usize = 128;
@@ -170,19 +170,14 @@ impl Work {
                 in_flight.is_in_parts = true;
             }
         }
-        if request.command == Command::Demote && reply.outcome.is_ok() {
-            if let Some(pushed) = service.take_push(reply.tag) {
-                in_flight.is_in_parts = true;
-                let length_bytes = request.length_bytes;
-                output.make_room(replies::PUSH_HEADER_BYTES + length_bytes as usize);
-                if negotiated.is_some() {
-                    replies::push(&mut output.bytes, request.cookie, pushed, length_bytes);
-                    service.take_data(reply.tag, &mut output.bytes);
-                } else {
-                    scratch.clear();
-                    service.take_data(reply.tag, scratch);
-                }
-            }
+        if request.command == Command::Demote
+            && reply.outcome.is_ok()
+            && let Some(pushed) = service.take_push(reply.tag)
+        {
+            in_flight.is_in_parts = true;
+            scratch.clear();
+            service.take_data(reply.tag, scratch);
+            send_page(&request, negotiated, pushed, scratch, output);
         }
         if request.command == Command::Read && reply.outcome.is_ok() {
             match (&mut in_flight.data, negotiated) {
@@ -256,6 +251,22 @@ impl Work {
         self.held_bytes -= in_flight.held_bytes;
         in_flight
     }
+}
+
+/// Answers a client that has given up a page by another page, unless nobody waits for that.
+fn send_page(
+    request: &Request,
+    negotiated: Option<&Negotiated>,
+    pushed: Pushed,
+    content: &[u8],
+    output: &mut Output,
+) {
+    if negotiated.is_none() {
+        return;
+    }
+    output.make_room(replies::PUSH_HEADER_BYTES + content.len());
+    replies::push(&mut output.bytes, request.cookie, pushed, request.length_bytes);
+    output.bytes.extend_from_slice(content);
 }
 
 /// Answers a request whose last piece was answered; a read of one piece has its answer already.
