@@ -21,6 +21,7 @@ const RAM_PAGES: u32 = 5;
 
 /// A server whose disk has a volatile cache. Operations have an effect and are complete when the test says.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct Server {
     devices: MemoryDriver,
     durable: Vec<u8>,

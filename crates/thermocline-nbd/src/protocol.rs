@@ -91,8 +91,8 @@ pub mod command_flag {
     /// The client that attaches takes pages that it did not ask for, see
     /// [`PUSHES_NAME`](super::cooperation::PUSHES_NAME).
     pub const TAKES_PUSHES: u16 = 1 << 15;
-    /// What the client tells goes with the page that it gives up next, and is no measure of its cache; only of
-    /// clients that take pages which they did not ask for.
+    /// The number of this command goes with the page that the client gives up next; without the flag it is a
+    /// measure of the client's cache. Only of clients that take pages which they did not ask for.
     pub const CARRIED: u16 = 1 << 15;
 }
 

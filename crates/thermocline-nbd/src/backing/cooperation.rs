@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(talk.next_push(), None);
     }
 
-    /// The server may count the page as held no more, so that nobody would tell of a write.
+    /// The server may count the page as given up, and would not report a write of it.
     #[test]
     fn a_page_that_left_meanwhile_is_refused() {
         let mut talk = talk();

@@ -221,7 +221,7 @@ impl Orders {
         self.cooperation.as_ref().is_some_and(Talk::takes_pushes)
     }
 
-    /// Takes a page that the server sends for one that left. Refuses it if the server was told of this page since.
+    /// Takes a page that the server sends for one that left. Refuses it if the client sent something about this page since.
     pub(super) fn take_push(&mut self, page: Sent) {
         let Some(talk) = &mut self.cooperation else { return };
         let offset_bytes = page.offset_bytes;

@@ -549,15 +549,13 @@ impl<D: Driver> Service for Sharded<D> {
         let at = Context::ALL.iter().position(|one| *one == context).expect("one of all");
         for (length_bytes, given) in parts {
             let Given::Extents(contexts) = given else { continue };
-            let mut known_bytes = 0;
             for extent in &contexts[at] {
-                let length_bytes = extent.length_bytes;
-                known_bytes += length_bytes;
-                if !push_extent(found, length_bytes.into(), extent.status, range.count_max) {
+                if !push_extent(found, extent.length_bytes.into(), extent.status, range.count_max) {
                     return;
                 }
             }
-            // What comes behind something unknown is not told.
+            let known_bytes: u32 = contexts[at].iter().map(|extent| extent.length_bytes).sum();
+            // Nothing is reported behind what is unknown.
             if known_bytes < *length_bytes {
                 return;
             }

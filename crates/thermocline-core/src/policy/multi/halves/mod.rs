@@ -67,7 +67,7 @@ pub enum Answer {
 pub struct Push {
     /// The page.
     pub page: PageId,
-    /// What the policy knows of it, as with an [`Answer::Kept`].
+    /// Number that goes with it, as with an [`Answer::Kept`].
     pub number: u64,
 }
 

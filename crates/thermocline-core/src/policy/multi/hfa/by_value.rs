@@ -25,7 +25,7 @@ pub(super) fn carried(frequency: f64) -> f64 {
     f64::from(frequency as f32)
 }
 
-/// What goes with a page of H-HFA to a client: its hint frequency, and its last moves.
+/// Hint frequency and last moves of a page of H-HFA, as they go with it to a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Told {
     frequency: f32,
