@@ -29,24 +29,30 @@ const EXPECTED: [(&str, &str); 10] = [
     ("u8", "a whole number from 0 to 255"),
     ("u16", "a whole number from 0 to 65535"),
     ("u32", "a whole number from 0 to 4294967295"),
-    ("u64", "a whole number, 0 or more"),
-    ("usize", "a whole number, 0 or more"),
+    ("u64", "a whole number of at least 0"),
+    ("usize", "a whole number of at least 0"),
     ("a nonzero u16", "a whole number from 1 to 65535"),
     ("a nonzero u32", "a whole number from 1 to 4294967295"),
-    ("a nonzero u64", "a whole number, 1 or more"),
+    ("a nonzero u64", "a whole number of at least 1"),
     ("f64", "a number"),
     ("a sequence", "a list"),
 ];
 
-/// Return a message with types of the program named as a user would name them.
+/// Return a message with types of the program named as a user would name them: where a reader's own message
+/// ends, at the end of a line or before a place in JSON.
 fn plain(message: &str) -> String {
-    let lines = message.split('\n').map(|line| {
-        let expected = EXPECTED.iter().find_map(|(type_name, words)| {
-            Some((line.strip_suffix(type_name)?.strip_suffix("expected ")?, words))
-        });
-        expected.map_or(line.into(), |(start, words)| format!("{start}expected {words}"))
-    });
-    lines.collect::<Vec<String>>().join("\n")
+    let name = |line: &str| {
+        EXPECTED.iter().fold(line.to_owned(), |line, (type_name, words)| {
+            let from = format!("expected {type_name}");
+            let line =
+                line.replace(&format!("{from} at line "), &format!("expected {words} at line "));
+            match line.strip_suffix(&from) {
+                Some(start) => format!("{start}expected {words}"),
+                None => line,
+            }
+        })
+    };
+    message.split('\n').map(name).collect::<Vec<String>>().join("\n")
 }
 
 #[cfg(test)]
@@ -64,7 +70,7 @@ mod tests {
             files: Option<Vec<String>>,
         }
         for (text, expected) in [
-            ("size = -1", "expected a whole number, 0 or more"),
+            ("size = -1", "expected a whole number of at least 0"),
             ("shards = 0", "expected a whole number from 1 to 65535"),
             ("share = \"much\"", "expected a number"),
             ("files = 3", "expected a list"),
@@ -75,5 +81,8 @@ mod tests {
             assert!(found.starts_with("a file: ") && found.contains(text), "{found}");
         }
         assert_eq!(plain("2 were u8, expected u8 and u16"), "2 were u8, expected u8 and u16");
+        let error = serde_json::from_str::<File>("{\"size\": true}").unwrap_err();
+        let expected = "(invalid type: boolean `true`, expected a whole number of at least 0 at line 1 column 13)";
+        assert_eq!(plain(&format!("({error})")), expected);
     }
 }

@@ -162,3 +162,90 @@ impl Label {
 fn places() -> [u64; 2] {
     [0, BLOCK_BYTES as u64]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::memory::Memory;
+
+    /// A device that loses power after a number of bytes.
+    struct Cut {
+        memory: Memory,
+        left_bytes: usize,
+    }
+
+    impl Storage for Cut {
+        fn size_bytes(&mut self) -> io::Result<u64> {
+            self.memory.size_bytes()
+        }
+
+        fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+            self.memory.read_at(offset_bytes, bytes)
+        }
+
+        fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+            let written = bytes.len().min(self.left_bytes);
+            self.left_bytes -= written;
+            self.memory.write_at(offset_bytes, &bytes[..written])?;
+            if written < bytes.len() { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn label(generation: u64) -> Label {
+        Label {
+            pair: Uuid::from_u128(7),
+            member: Member::Second,
+            generation,
+            is_alone: generation.is_multiple_of(2),
+            content_bytes: 123 << 20,
+        }
+    }
+
+    #[test]
+    fn a_label_that_is_cut_off_is_the_former_or_the_new_one() {
+        for cut in (0..=2 * BLOCK_BYTES).step_by(64) {
+            let mut device = Cut { memory: Memory(vec![0; 4 * BLOCK_BYTES]), left_bytes: cut };
+            let mut newest = Err(NoLabel::Blank);
+            // A new device, and then a label in place of another one.
+            for generation in 1..=3 {
+                device.left_bytes = cut;
+                let is_whole = label(generation).write(&mut device).is_ok();
+                let found = Label::read(&mut device).unwrap();
+                let expected = if is_whole {
+                    vec![Ok(label(generation))]
+                } else {
+                    vec![newest, Ok(label(generation))]
+                };
+                assert!(expected.contains(&found), "{found:?} after {cut} bytes of {generation}");
+                device.left_bytes = usize::MAX;
+                label(generation).write(&mut device).unwrap();
+                newest = Label::read(&mut device).unwrap();
+                assert_eq!(newest, Ok(label(generation)));
+            }
+        }
+    }
+
+    #[test]
+    fn one_damaged_copy_changes_nothing_and_two_are_an_error() {
+        let mut device = Memory(vec![0; 4 * BLOCK_BYTES]);
+        label(5).write(&mut device).unwrap();
+        for place in places() {
+            device.part(place, BLOCK_BYTES)[40] ^= 1;
+            let found = Label::read(&mut device).unwrap();
+            device.part(place, BLOCK_BYTES)[40] ^= 1;
+            assert_eq!(found, Ok(label(5)));
+        }
+        for place in places() {
+            device.part(place, BLOCK_BYTES)[40] ^= 1;
+        }
+        assert_eq!(Label::read(&mut device).unwrap(), Err(NoLabel::Damaged));
+        device.0.fill(b'x');
+        assert_eq!(Label::read(&mut device).unwrap(), Err(NoLabel::Foreign));
+        Label::erase(&mut device).unwrap();
+        assert_eq!(Label::read(&mut device).unwrap(), Err(NoLabel::Blank));
+    }
+}

@@ -162,7 +162,7 @@ mod tests {
         let pinned: Vec<_> = load().unwrap().pages().iter().collect();
         assert_eq!(pinned, [0..2, 10..12]);
         let error = format!("{:#}", change(RangeWord::Pin, "0-1MiB").unwrap_err());
-        assert!(error.contains("`flash.pinned`") && error.contains("room for 8"), "{error}");
+        assert!(error.contains("`flash.pinned`") && error.contains("at most 8"), "{error}");
         assert_eq!(load().unwrap().pages(), file.pages(), "nothing changed");
         change(RangeWord::Unpin, "0-44KiB").unwrap();
         assert_eq!(load().unwrap().pages(), std::iter::once(11..12).collect());
