@@ -8,8 +8,8 @@
 //!   other one is raised durably ([`Mirror::fail`]), and then the note says the same. A member of an older
 //!   generation is never a source of pages ([`Pairing::choose`]).
 //! * A power failure may leave one member ahead of the other, by what was not acknowledged. A start first makes
-//!   them alike ([`reconcile`]); at each step, each of them alone is a flash that can be recovered.
-//! * A new member gets a copy of what the other one holds ([`resilver`]). Its label is written last: until then
+//!   them alike ([`reconcile()`]); at each step, each of them alone is a flash that can be recovered.
+//! * A new member gets a copy of what the other one holds ([`resilver()`]). Its label is written last: until then
 //!   it counts as absent.
 
 use std::io;
