@@ -342,7 +342,7 @@ impl Devices {
         None
     }
 
-    /// Return what a shard is told when a member has done its part.
+    /// Return the result that a shard gets when a member has done its part.
     fn joined(
         &mut self,
         shard: usize,

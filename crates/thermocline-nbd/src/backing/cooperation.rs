@@ -32,7 +32,7 @@ pub(super) enum Taken {
     Kept,
     /// The cache has asked for the page itself: what comes of that counts.
     Known,
-    /// The server is told that the page is not held.
+    /// The client answers that it does not hold the page.
     Refused,
 }
 
