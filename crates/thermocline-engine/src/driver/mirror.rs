@@ -5,22 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-
+use super::wakes::Wakes;
 use super::{Allocation, Completion, Driver};
 use crate::mirror::{MEMBER_IS_GONE, Mirror, StillUsed};
 use crate::operation::{
     Copies, Device, DeviceError, Member, Operation, OperationId, OperationKind,
 };
-
-/// Maximum sleep of a wait: drivers may have to give up operations that are not answered.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// An operation that one member or both perform.
 #[derive(Debug)]
@@ -171,10 +165,7 @@ pub struct MirrorDriver<D> {
     fan: Fan,
     in_flight: usize,
     done: Vec<Completion>,
-    /// Readable when one of the drivers' descriptors is.
-    wake: OwnedFd,
-    /// `true` if both drivers have descriptors, so that waiting for `wake` is waiting for both.
-    can_sleep: bool,
+    wakes: Wakes,
 }
 
 impl<D: Driver> MirrorDriver<D> {
@@ -184,15 +175,11 @@ impl<D: Driver> MirrorDriver<D> {
     /// # Errors
     /// If the system gives no more file descriptors.
     pub fn new(main: D, second: Option<D>, mirror: Arc<Mirror>) -> io::Result<Self> {
-        let wake = epoll::create(CreateFlags::CLOEXEC)?;
         let drivers = [Some(&main), second.as_ref()];
-        let descriptors = drivers.map(|driver| driver.map(Driver::wake_fd));
-        for descriptor in descriptors.iter().flatten().flatten() {
-            epoll::add(&wake, descriptor, EventData::new_u64(0), EventFlags::IN)?;
-        }
-        let can_sleep = descriptors.iter().flatten().all(Option::is_some);
+        let descriptors: Vec<_> = drivers.into_iter().flatten().map(Driver::wake_fd).collect();
+        let wakes = Wakes::of(&descriptors)?;
         let (fan, done) = (Fan::new(mirror), vec![]);
-        Ok(Self { main, second, fan, in_flight: 0, done, wake, can_sleep })
+        Ok(Self { main, second, fan, in_flight: 0, done, wakes })
     }
 
     /// Return the driver of the backing store.
@@ -250,11 +237,7 @@ impl<D: Driver> Driver for MirrorDriver<D> {
             if done.len() > before || self.in_flight == 0 {
                 return;
             }
-            if self.can_sleep {
-                let mut events = [const { MaybeUninit::<Event>::uninit() }; 1];
-                // A signal is one more reason to look.
-                let _interrupted = epoll::wait(&self.wake, &mut events[..], Some(&LOOK));
-            }
+            self.wakes.sleep();
         }
     }
 
@@ -267,6 +250,6 @@ impl<D: Driver> Driver for MirrorDriver<D> {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.can_sleep.then(|| self.wake.as_fd())
+        self.wakes.is_complete().then(|| self.wakes.descriptor())
     }
 }

@@ -13,6 +13,8 @@ pub mod split;
 pub mod threads;
 #[cfg(target_os = "linux")]
 pub mod uring;
+#[cfg(target_os = "linux")]
+mod wakes;
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;

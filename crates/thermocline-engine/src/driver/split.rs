@@ -1,18 +1,12 @@
 //! Two drivers as one: each device has its own.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-
+use super::wakes::Wakes;
 use super::{Allocation, Completion, Driver};
 use crate::operation::{Device, Operation};
-
-/// Maximum sleep of a wait: drivers may have to give up operations that are not answered.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Operations on flash go to one driver, those on the backing store to another.
 #[derive(Debug)]
@@ -20,10 +14,7 @@ pub struct SplitDriver<F, B> {
     flash: F,
     backing: B,
     in_flight: usize,
-    /// Readable when one of the drivers' descriptors is.
-    wake: OwnedFd,
-    /// `true` if both drivers have descriptors, so that waiting for `wake` is waiting for both.
-    can_sleep: bool,
+    wakes: Wakes,
 }
 
 impl<F: Driver, B: Driver> SplitDriver<F, B> {
@@ -32,13 +23,8 @@ impl<F: Driver, B: Driver> SplitDriver<F, B> {
     /// # Errors
     /// If the system gives no more file descriptors.
     pub fn new(flash: F, backing: B) -> io::Result<Self> {
-        let wake = epoll::create(CreateFlags::CLOEXEC)?;
-        let descriptors = [flash.wake_fd(), backing.wake_fd()];
-        for descriptor in descriptors.iter().flatten() {
-            epoll::add(&wake, descriptor, EventData::new_u64(0), EventFlags::IN)?;
-        }
-        let can_sleep = descriptors.iter().all(Option::is_some);
-        Ok(Self { flash, backing, in_flight: 0, wake, can_sleep })
+        let wakes = Wakes::of(&[flash.wake_fd(), backing.wake_fd()])?;
+        Ok(Self { flash, backing, in_flight: 0, wakes })
     }
 
     /// Return the driver of the flash.
@@ -75,11 +61,7 @@ impl<F: Driver, B: Driver> Driver for SplitDriver<F, B> {
             if done.len() > before || self.in_flight == 0 {
                 return;
             }
-            if self.can_sleep {
-                let mut events = [const { MaybeUninit::<Event>::uninit() }; 1];
-                // A signal is one more reason to look.
-                let _interrupted = epoll::wait(&self.wake, &mut events[..], Some(&LOOK));
-            }
+            self.wakes.sleep();
         }
     }
 
@@ -92,6 +74,6 @@ impl<F: Driver, B: Driver> Driver for SplitDriver<F, B> {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.wake.as_fd())
+        Some(self.wakes.descriptor())
     }
 }
