@@ -100,6 +100,15 @@ pub enum MirrorError {
         /// Which member.
         which: Place,
     },
+    /// A device is no member, and the other one is none either.
+    #[error(
+        "{which} of the mirrored flash holds something else, and the other one is not set up: check its path, or \
+         erase its beginning"
+    )]
+    NoMember {
+        /// Which member.
+        which: Place,
+    },
     /// The label of a member is damaged.
     #[error("both copies of the label of {which} of the mirrored flash are damaged")]
     DamagedLabel {
@@ -208,7 +217,8 @@ impl MirrorError {
             | Self::Damaged { .. }
             | Self::OldCopy { .. }
             | Self::Outdated { .. } => true,
-            Self::Format { .. }
+            Self::NoMember { .. }
+            | Self::Format { .. }
             | Self::AllOutdated { .. }
             | Self::Mixed { .. }
             | Self::BothAlone { .. }
@@ -223,6 +233,7 @@ impl MirrorError {
             Self::Absent { which, .. }
             | Self::Blank { which }
             | Self::Foreign { which }
+            | Self::NoMember { which }
             | Self::DamagedLabel { which }
             | Self::Damaged { which, .. }
             | Self::Format { which, .. }
@@ -276,6 +287,15 @@ impl FoundMember {
         })
     }
 
+    /// Return `true` if nothing was set up on the device.
+    pub fn is_unused(&self) -> bool {
+        match self {
+            Self::Labelled(label) => label.generation == 0,
+            Self::Blank => true,
+            Self::Absent(_) | Self::Foreign | Self::Damaged | Self::Format(_) => false,
+        }
+    }
+
     /// Return the label of a member whose pair was set up.
     const fn label(&self) -> Option<Label> {
         match self {
@@ -316,8 +336,13 @@ impl Pairing {
         }
         match labels {
             [Some(one), Some(other)] => Self::of_two([one, other], asked),
-            [None, None] if is_unused(&one) && is_unused(&other) => Ok(Self::SetUp),
-            [None, None] => Err(if is_unused(&one) { other.refused(1) } else { one.refused(0) }),
+            [None, None] if one.is_unused() && other.is_unused() => Ok(Self::SetUp),
+            [None, None] => Err(match (one, other) {
+                (FoundMember::Foreign, _) => MirrorError::NoMember { which: Place(0) },
+                (_, FoundMember::Foreign) => MirrorError::NoMember { which: Place(1) },
+                (one, other) if one.is_unused() => other.refused(1),
+                (one, _) => one.refused(0),
+            }),
             [Some(label), None] => Self::of_one((0, label), other, asked),
             [None, Some(label)] => Self::of_one((1, label), one, asked),
         }
@@ -374,8 +399,11 @@ impl Pairing {
         Self::without((place, label), other.refused(1 - place), asked)
     }
 
-    /// Decide about a member whose other one cannot be used for that reason.
-    fn without(
+    /// Decide about a member, by its place and label, whose other one cannot be used for that reason.
+    ///
+    /// # Errors
+    /// The reason, if the operator does not allow what could be done.
+    pub fn without(
         (place, label): (usize, Label),
         error: MirrorError,
         asked: Asked,
@@ -388,11 +416,6 @@ impl Pairing {
         }
         Err(error)
     }
-}
-
-/// Return `true` if nothing was set up on a device.
-const fn is_unused(found: &FoundMember) -> bool {
-    matches!(found, FoundMember::Blank | FoundMember::Labelled(_))
 }
 
 /// Refuse a member if the flash went on without it, as the note says.

@@ -159,6 +159,22 @@ fn a_member_is_no_flash_of_its_own() {
 }
 
 #[test]
+fn a_device_that_cannot_be_a_member_is_named_and_nothing_is_made() {
+    let mut cache = mirrored();
+    std::fs::write(cache.path("second.img"), vec![7; 3 << 20]).unwrap();
+    for words in [&[][..], &["--degraded"], &["--resilver"]] {
+        cache.refused(
+            words,
+            &["`flash.mirror`", "second.img", "holds something else", "not set up"],
+        );
+        assert!(!cache.path("flash.img").exists(), "{words:?}");
+    }
+    std::fs::remove_file(cache.path("second.img")).unwrap();
+    cache.set("flash.mirror", "/dev/null");
+    cache.refused(&[], &["`/dev/null`"]);
+}
+
+#[test]
 fn offline_tools_use_both_devices_or_one() {
     let cache = mirrored();
     let mut models = models();

@@ -1,7 +1,7 @@
 //! A flash of two devices at a start: which of them are used, and what is done before.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,7 @@ pub(crate) struct Pair {
     pub(crate) notes: NotedMirror,
     /// The devices with their labels, by their places in the configuration.
     whole: [Option<DeviceFile>; 2],
+    paths: [PathBuf; 2],
     pairing: Pairing,
     /// The label of a new pair, or of the members in use.
     label: Label,
@@ -59,9 +60,10 @@ impl Pair {
         let order = if second && !first { [1, 0] } else { [0, 1] };
         for place in order {
             let path = paths[place];
-            let is_member = matches!(&found[1 - place], Some(FoundMember::Labelled(label)) if label.generation > 0);
-            let is_new = !is_member || asked.forces_init;
-            if !path.exists() && !is_new && !asked.resilvers {
+            let other = found[1 - place].as_ref();
+            let is_new = asked.forces_init || other.is_none_or(FoundMember::is_unused);
+            let is_copy = asked.resilvers && matches!(other, Some(FoundMember::Labelled(_)));
+            if !path.exists() && !is_new && !is_copy {
                 found[place] = Some(FoundMember::Absent(io::ErrorKind::NotFound.into()));
                 continue;
             }
@@ -86,13 +88,22 @@ impl Pair {
             let [Some(one), Some(other)] = &whole else { bail!("both devices are there") };
             let (mut one, mut other) = (content(one)?, content(other)?);
             if let Err(error) = reconcile([&mut one, &mut other]) {
-                pairing = without(error, labels, asked).map_err(|error| remedied(&error, paths))?;
+                let decided = match error.place() {
+                    Some(place) => Pairing::without((1 - place, labels[1 - place]), error, asked),
+                    None => Err(error),
+                };
+                pairing = decided.map_err(|error| remedied(&error, paths))?;
             }
         }
-        Self::assemble(whole, pairing)
+        Self::assemble(whole, paths, pairing)
     }
 
-    fn assemble(whole: [Option<DeviceFile>; 2], pairing: Pairing) -> Result<Self> {
+    fn assemble(
+        whole: [Option<DeviceFile>; 2],
+        paths: [&Path; 2],
+        pairing: Pairing,
+    ) -> Result<Self> {
+        let paths = paths.map(Path::to_path_buf);
         let notes = NotedMirror::default();
         let (only, label) = match pairing {
             Pairing::SetUp => (None, new_label()),
@@ -114,7 +125,7 @@ impl Pair {
         };
         let mirror = Arc::new(Mirror::new(only, label.generation, Box::new(keeper)));
         let device = FlashDevice::Two(MirrorStorage::new(members, mirror));
-        Ok(Self { device, notes, whole, pairing, label })
+        Ok(Self { device, notes, whole, paths, pairing, label })
     }
 
     /// Take the steps that come before anything is written: labels of a new pair, the generation of a member that
@@ -158,8 +169,9 @@ impl Pair {
         for (place, file) in self.whole.iter_mut().enumerate() {
             let member = member_at(&self.pairing, place);
             let file = file.as_mut().context("both devices are there")?;
-            file.reserve(MEMBER_HEAD_BYTES)?;
-            Label { member, ..label }.write(file)?;
+            let in_path = || in_path(&self.paths[place]);
+            file.reserve(MEMBER_HEAD_BYTES).with_context(in_path)?;
+            Label { member, ..label }.write(file).with_context(in_path)?;
         }
         Ok(())
     }
@@ -178,8 +190,9 @@ impl Pair {
         let target_file = target.as_mut().context("the target is there")?;
         info!(device = name(member), "copying the mirrored flash to its other device");
         let size_bytes = source_file.size_bytes()?;
-        target_file.reserve(size_bytes)?;
-        Label::erase(target_file)?;
+        let in_target = || in_path(&self.paths[1 - place]);
+        target_file.reserve(size_bytes).with_context(in_target)?;
+        Label::erase(target_file).with_context(in_target)?;
         let (mut source, mut target) = (content(source_file)?, content(target_file)?);
         let mut told = Instant::now();
         let watch = |done_bytes: u64, all_bytes: u64| {
@@ -308,19 +321,6 @@ fn by_member(
         members[member_at(pairing, place) as usize] = file;
     }
     Ok(members)
-}
-
-/// Decide without the member that an error is about, if the operator allows it.
-fn without(error: MirrorError, labels: [Label; 2], asked: Asked) -> Result<Pairing, MirrorError> {
-    let Some(place) = error.place() else { return Err(error) };
-    let (place, label) = (1 - place, labels[1 - place]);
-    if asked.resilvers && error.allows_resilver() {
-        return Ok(Pairing::Resilver { place, label });
-    }
-    if asked.allows_degraded && error.allows_degraded() {
-        return Ok(Pairing::Alone { place, label });
-    }
-    Err(error)
 }
 
 /// Return the error with the device and the options that help.

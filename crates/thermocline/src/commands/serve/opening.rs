@@ -127,7 +127,7 @@ pub(crate) fn open(
         planned.push(volumes.within(config, plan)?);
     }
     if let Some(pair) = &mut pair {
-        prepare(pair, &planned, regions.as_ref()).with_context(|| in_flash(volumes))?;
+        prepare(pair, &planned, regions.as_ref())?;
     }
     if let (Some(regions), Some(flash)) = (&mut regions, &mut flash) {
         let mut storage = flash.try_clone()?;
