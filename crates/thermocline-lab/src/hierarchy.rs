@@ -410,11 +410,11 @@ fn place(spec: &HierarchySpec, models: &mut [DeviceModel]) -> Result<(), LabErro
         config.validate().map_err(|error| LabError::at(&[Key("placement")], error))?;
     }
     if spec.placement.is_some() && !has_drive {
-        let reason = "no cache tier below the first has the model of an SSD: give one, as in `model` flash=tlc-nvme";
+        let reason = "no cache tier below the first has the model of an SSD; set `model`, for example to `flash=tlc-nvme`";
         return Err(LabError::at(&[Key("placement")], reason));
     }
     if spec.streams.as_deref().is_some_and(|name| name != "none") && !has_handles {
-        let reason = "no drive of a cache tier has placement handles to choose from: give it some, as in `placement` handles=4";
+        let reason = "no drive of a cache tier has placement handles to choose from; set `placement`, for example to `handles=4`";
         return Err(LabError::at(&[Key("streams")], reason));
     }
     Ok(())

@@ -25,7 +25,7 @@ pub(crate) fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -
 }
 
 /// Types that readers of files expect, in their words and in a user's.
-const EXPECTED: [(&str, &str); 10] = [
+const EXPECTED: [(&str, &str); 11] = [
     ("u8", "a whole number from 0 to 255"),
     ("u16", "a whole number from 0 to 65535"),
     ("u32", "a whole number from 0 to 4294967295"),
@@ -36,6 +36,7 @@ const EXPECTED: [(&str, &str); 10] = [
     ("a nonzero u64", "a whole number of at least 1"),
     ("f64", "a number"),
     ("a sequence", "a list"),
+    ("path string", "a path in quotes"),
 ];
 
 /// Return a message with types of the program named as a user would name them: where a reader's own message
@@ -68,12 +69,14 @@ mod tests {
             shards: Option<std::num::NonZeroU16>,
             share: Option<f64>,
             files: Option<Vec<String>>,
+            path: Option<std::path::PathBuf>,
         }
         for (text, expected) in [
             ("size = -1", "expected a whole number of at least 0"),
             ("shards = 0", "expected a whole number from 1 to 65535"),
             ("share = \"much\"", "expected a number"),
             ("files = 3", "expected a list"),
+            ("path = 3", "expected a path in quotes"),
         ] {
             let error = toml::from_str::<File>(text).unwrap_err();
             let found = explained(&anyhow::Error::from(error).context("a file"), str::to_owned);

@@ -89,7 +89,7 @@ impl BufferSpec {
             Some(Chosen::Other(_)) => {
                 // The remedy is at the other option, so that is the one to name.
                 let reason = format!(
-                    "the drive has no placement handles for `{name}` to choose from: give it some, as in handles=8"
+                    "the drive has no placement handles for `{name}` to choose from; set it, for example to `handles=8`"
                 );
                 Err(LabError::at(&[Key("placement")], reason))
             }
