@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use thermocline_core::kv::{Order, Victim};
-use thermocline_lab::kv::{KvConfiguration, run_kv};
+use thermocline_lab::kv::{KvConfiguration, KvPolicy, run_kv};
 use thermocline_lab::spec::{KvSpec, Selection, TierSpec};
 use thermocline_lab::{TierSize, Watch};
 use thermocline_trace::prompts::{Conversations, PromptOptions, PromptTrace, Tail};
@@ -59,7 +59,8 @@ fn ways(policies: &[String], trace: &PromptTrace) -> Result<Vec<(String, KvConfi
         let policies = Selection::new(std::slice::from_ref(name));
         let on_all = KvSpec { policies, tiers: tiers.to_vec(), ..KvSpec::default() };
         let on_two = KvSpec { tiers: tiers[1..].to_vec(), ..on_all.clone() };
-        let found = on_all.configurations(trace).or_else(|_| on_two.configurations(trace))?;
+        let spec = if KvPolicy::find(name)?.suits(tiers.len(), 1) { on_all } else { on_two };
+        let found = spec.configurations(trace)?;
         ways.extend(found.into_iter().map(|found| (name.clone(), found)));
     }
     for victim in [Victim::Oldest, Victim::Leaf] {

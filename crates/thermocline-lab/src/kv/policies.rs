@@ -126,7 +126,7 @@ impl KvPolicy {
     }
 
     /// Return `true` if it runs on `tiers` tiers, with `engines` engines.
-    pub(crate) fn suits(&self, tiers: usize, engines: u8) -> bool {
+    pub fn suits(&self, tiers: usize, engines: u8) -> bool {
         match &self.keeper {
             Keeper::Policy(entry) => {
                 let known = &entry.capabilities;
