@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
@@ -34,12 +34,14 @@ const JSON_TYPE: &str = "application/json";
 
 /// Open connections; the oldest is closed for another.
 const CONNECTIONS_MAX: usize = 64;
+/// Time that a request waits for the first snapshot of a volume.
+const START_PATIENCE: Duration = Duration::from_secs(2);
 /// Pause after the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The newest snapshot and the history, for HTTP clients.
+/// The newest snapshot and the history, for HTTP clients; nothing until the volume serves.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Board(Arc<Mutex<Posted>>);
+pub(crate) struct Board(Arc<(Mutex<Option<Posted>>, Condvar)>);
 
 /// Content of a board.
 #[derive(Clone, Debug, Default)]
@@ -83,13 +85,13 @@ impl Boards {
         self.read().into_iter().filter(|_| self.are_named).map(|(name, _)| name).collect()
     }
 
-    /// Return the board of the volume that a query names, or the only board if it names none.
-    fn of(&self, query: &str) -> Result<Board, Refusal> {
+    /// Return what the board of the volume that a query names has, or the only board if it names none.
+    fn of(&self, query: &str) -> Result<Posted, Refusal> {
         let refusal = |status, text| Err(Refusal(status, text));
         let wanted = query.split('&').find_map(|pair| pair.strip_prefix("volume="));
         let known = self.names().join(", ");
         match (wanted, &*self.read()) {
-            (None, [(_, board)]) => Ok(board.clone()),
+            (None, [(_, board)]) => board.wait(),
             (None, _) => refusal(
                 StatusCode::BAD_REQUEST,
                 format!("several volumes are served: add ?volume=NAME; the volumes are: {known}\n"),
@@ -99,7 +101,7 @@ impl Boards {
                 "one backing store without a name is served: ask without a volume\n".to_owned(),
             ),
             (Some(wanted), each) => match each.iter().find(|(name, _)| name == wanted) {
-                Some((_, board)) => Ok(board.clone()),
+                Some((_, board)) => board.wait(),
                 None => refusal(
                     StatusCode::NOT_FOUND,
                     format!("there is no such volume; the volumes are: {known}\n"),
@@ -120,16 +122,30 @@ impl Board {
     /// Puts a newer snapshot up. Who reads holds no lock meanwhile, so this waits for nobody.
     pub(crate) fn post(&self, status: Status) {
         let status = Arc::new(status);
-        let mut posted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (posted, is_posted) = &*self.0;
+        let mut posted = posted.lock().unwrap_or_else(PoisonError::into_inner);
+        let posted = posted.get_or_insert_default();
         if posted.history.is_due(&status) {
             Arc::make_mut(&mut posted.history).keep(&status);
         }
         posted.status = status;
+        is_posted.notify_all();
     }
 
-    /// Return the newest snapshot and the history.
-    fn read(&self) -> Posted {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Return the newest snapshot and the history, if there is one: zeros would look like a restart to
+    /// Prometheus.
+    fn read(&self) -> Option<Posted> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Return the newest snapshot and the history; wait for the first one if there is none.
+    fn wait(&self) -> Result<Posted, Refusal> {
+        let (posted, is_posted) = &*self.0;
+        let posted = posted.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = is_posted.wait_timeout_while(posted, START_PATIENCE, |one| one.is_none());
+        let (posted, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let reason = "the server is starting; ask again\n";
+        posted.clone().ok_or_else(|| Refusal(StatusCode::SERVICE_UNAVAILABLE, reason.to_owned()))
     }
 }
 
@@ -243,9 +259,10 @@ type Answered = Result<Response<String>, Refusal>;
 fn people(request: &Request, source: &Source) -> Answered {
     let boards = &source.boards;
     // Whoever names no volume sees the first one, with links to the others.
-    let first = boards.read().into_iter().next().map(|(_, board)| board);
-    let board = if request.query.contains("volume=") { None } else { first };
-    let posted = board.map_or_else(|| boards.of(&request.query), Ok)?.read();
+    let posted = match boards.read().first() {
+        Some((_, board)) if !request.query.contains("volume=") => board.wait()?,
+        Some(_) | None => boards.of(&request.query)?,
+    };
     let nonce = Uuid::new_v4().simple().to_string();
     let names = boards.names();
     let html = page::render(&View {
@@ -278,7 +295,12 @@ fn prometheus(request: &Request, source: &Source) -> Answered {
     } else {
         (Format::Prometheus, PLAIN_TYPE)
     };
-    let statuses = source.boards.read().into_iter().map(|(_, board)| board.read().status).collect();
+    let boards = source.boards.read();
+    let posted = boards.iter().filter_map(|(_, board)| board.read());
+    let mut statuses: Vec<_> = posted.map(|posted| posted.status).collect();
+    if let ([], Some((_, first))) = (&*statuses, boards.first()) {
+        statuses.push(first.wait()?.status);
+    }
     let common = if source.boards.are_named { Common::Volume } else { Common::Nothing };
     match metrics::render(statuses, common, format) {
         Ok(text) => Ok(response(StatusCode::OK, media_type, text)),
@@ -287,13 +309,13 @@ fn prometheus(request: &Request, source: &Source) -> Answered {
 }
 
 fn status(request: &Request, source: &Source) -> Answered {
-    Ok(json(&*source.boards.of(&request.query)?.read().status))
+    Ok(json(&*source.boards.of(&request.query)?.status))
 }
 
 /// Render the results of the shadows, the best of them, the advice, and the choices of a policy that chooses
 /// by itself.
 fn shadows(request: &Request, source: &Source) -> Answered {
-    let posted = source.boards.of(&request.query)?.read();
+    let posted = source.boards.of(&request.query)?;
     let status = &*posted.status;
     let best = status.best_shadow().map(|shadow| shadow.name.clone());
     let advice = advice::advice(&posted.history, status);
@@ -336,7 +358,7 @@ mod tests {
     #[test]
     fn a_query_says_of_which_volume() {
         let found = |boards: &Boards, query: &str| match boards.of(query) {
-            Ok(board) => Ok(board.read().status.export.clone()),
+            Ok(posted) => Ok(posted.status.export.clone()),
             Err(Refusal(status, _)) => Err(status.as_u16()),
         };
         let (two, one, alone) = (boards(&["db", "web"]), boards(&["db"]), boards(&[""]));
@@ -356,6 +378,40 @@ mod tests {
         assert!(reason.contains("db, web"), "{reason}");
     }
 
+    #[test]
+    fn a_volume_that_does_not_serve_yet_has_no_samples() {
+        let ask = |boards: &Boards, path: &str, query: &str| {
+            let source = Source { boards: boards.clone(), process: Arc::default() };
+            let request = Request {
+                method: Method::GET,
+                path: path.to_owned(),
+                query: query.to_owned(),
+                accept: None,
+                body: vec![],
+                is_last: false,
+            };
+            let answer = answer(&request, &source);
+            (answer.status().as_u16(), answer.into_body())
+        };
+        let boards = boards(&["db"]);
+        boards.add("web", Board::default());
+        let (status, metrics) = ask(&boards, "/metrics", "");
+        assert_eq!(status, 200);
+        assert!(metrics.contains("volume=\"db\"") && !metrics.contains("volume=\"\""), "{metrics}");
+        assert_eq!(ask(&boards, "/status", "volume=web").0, 503);
+        assert_eq!(ask(&boards, "/status", "volume=db").0, 200);
+        let alone = Boards::new(false);
+        let board = Board::default();
+        alone.add("", board.clone());
+        assert_eq!(ask(&alone, "/metrics", "").0, 503);
+        thread::scope(|scope| {
+            let early = ["/", "/metrics", "/status", "/shadows"]
+                .map(|path| scope.spawn(|| ask(&alone, path, "").0));
+            board.post(Status::default());
+            assert_eq!(early.map(|answer| answer.join().unwrap()), [200; 4]);
+        });
+    }
+
     fn serve() -> SocketAddr {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         start(listener, boards(&[""]), Process::default()).unwrap()
@@ -366,13 +422,13 @@ mod tests {
         let at = |uptime_s| Status { uptime_s, ..Status::default() };
         let board = Board::default();
         board.post(at(1.0));
-        let reader = board.read();
+        let reader = board.read().unwrap();
         for minute in 1..=90_u32 {
             board.post(at(f64::from(minute) * 60.0));
         }
         assert!((reader.status.uptime_s - 1.0).abs() < 1e-9, "a page is of one moment");
         assert_eq!(reader.history.day(&at(5400.0)).count(), 1);
-        let newer = board.read();
+        let newer = board.read().unwrap();
         assert!((newer.status.uptime_s - 5400.0).abs() < 1e-9);
         assert!(newer.history.day(&at(5400.0)).count() > 80);
     }
