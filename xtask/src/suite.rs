@@ -1,5 +1,5 @@
 //! The tests of the workspace. Some of them wait most of the time, for servers that begin and devices that
-//! hang; so two programs of tests run at one time, where `cargo test` runs one after the other.
+//! hang; so several programs of tests run at one time, where `cargo test` runs one after the other.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,11 @@ use anyhow::{Context as _, Result, ensure};
 use xtask::artifacts::{self, Artifact};
 use xtask::{cargo, forget_package};
 
-/// Programs that run at one time.
-const AT_ONE_TIME: usize = 2;
+/// Programs that run at one time. On two processors, two would leave half of the time unused.
+const AT_ONE_TIME: usize = 4;
+
+/// Programs that take longest. They start first, so that short ones fill the end.
+const LONGEST: [&str; 3] = ["cli", "crash", "serve"];
 
 /// A program of tests.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +33,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     cargo(root, &["test", "--workspace", "--doc"], &[])
 }
 
-/// Return the programs of tests among what was built, in the order of their names.
+/// Return the programs of tests among what was built, the first to start last.
 fn programs(built: Vec<Artifact>) -> Result<Vec<Program>> {
     let mut programs = vec![];
     for Artifact { manifest_path, target, profile, executable, .. } in built {
@@ -39,14 +42,14 @@ fn programs(built: Vec<Artifact>) -> Result<Vec<Program>> {
         programs.push(Program { folder, name: target.name, executable });
     }
     ensure!(!programs.is_empty(), "cargo built no tests");
-    programs.sort();
+    let is_long = |program: &Program| LONGEST.contains(&&*program.name);
+    programs.sort_by(|one, other| (is_long(one), one).cmp(&(is_long(other), other)));
     Ok(programs)
 }
 
 /// Runs programs, the last first, and prints what each says when it has ended. All are run, whatever
 /// fails.
 fn run_all(programs: Vec<Program>) -> Result<()> {
-    // Those of the command line, which take longest and come first, share the end.
     let left = Mutex::new(programs);
     let failed = Mutex::new(vec![]);
     let work = || {
@@ -104,6 +107,8 @@ mod tests {
             executable: executable.map(Into::into),
         };
         let built = vec![
+            artifact("cli", true, Some("/t/cli-1")),
+            artifact("xtask", true, Some("/t/xtask-1")),
             artifact("b", true, Some("/t/b-1")),
             artifact("b", false, None),
             artifact("tool", false, Some("/t/tool")),
@@ -114,7 +119,8 @@ mod tests {
             name: name.into(),
             executable: format!("/t/{name}-1").into(),
         };
-        assert_eq!(programs(built).unwrap(), [program("a"), program("b")]);
+        let expected = ["a", "b", "xtask", "cli"].map(program);
+        assert_eq!(programs(built).unwrap(), expected);
         assert!(programs(vec![artifact("b", false, None)]).is_err(), "nothing is not all");
     }
 
