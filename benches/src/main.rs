@@ -21,6 +21,7 @@
 mod advise;
 mod at_rest;
 mod auto;
+mod bypass;
 mod capture;
 mod hca;
 mod hybrids;
@@ -60,6 +61,8 @@ enum Benchmark {
     Peers(peers::Arguments),
     /// Time and instructions of every hot-data identifier
     Identifiers(identifiers::Arguments),
+    /// Sequential bypass beside none: time on models of devices, and flash writes
+    Bypass(bypass::Arguments),
     /// Compare identifiers that place writes on a drive with placement handles, per byte of their
     /// memory
     Placement(placement::Arguments),
@@ -114,6 +117,7 @@ fn main() -> Result<()> {
         Benchmark::Papers(arguments) => papers::run_all(&arguments),
         Benchmark::Counted(arguments) => papers::replay_counted(&arguments),
         Benchmark::Peers(arguments) => peers::run_all(&arguments),
+        Benchmark::Bypass(arguments) => bypass::run_all(&arguments),
         Benchmark::Placement(arguments) => placement::run_all(&arguments),
         Benchmark::Profile(arguments) => profile::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
