@@ -289,7 +289,7 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
             u32::try_from(bytes.0 / page_bytes).unwrap_or(u32::MAX).max(1);
     }
     options.leaving = config.leaving()?;
-    options.sequential_bypass_bytes = config.limits.sequential_bypass.map(|bytes| bytes.0);
+    options.sequential_bypass_bytes = config.sequential_bypass_bytes();
     Ok(options)
 }
 

@@ -85,7 +85,7 @@ impl Config {
             );
         }
         ensure!(
-            self.limits.sequential_bypass.is_none(),
+            self.sequential_bypass_bytes().is_none(),
             "`limits.sequential_bypass`: with `backing.cooperate` the policy hears of each access"
         );
         Ok(())

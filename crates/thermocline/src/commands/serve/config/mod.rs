@@ -5,6 +5,7 @@ mod clients;
 mod cooperation;
 mod flash;
 mod io;
+mod limits;
 mod machines;
 mod policy;
 mod shares;
@@ -25,6 +26,7 @@ pub(crate) use self::clients::Nbd;
 use self::cooperation::ClientsSection;
 pub(crate) use self::flash::{Flash, Ram};
 pub(crate) use self::io::{Io, IoEngine};
+use self::limits::Limits;
 pub(crate) use self::machines::{UblkSection, VhostUserSection};
 pub(crate) use self::policy::{Mode, Policy, check_depth};
 use self::volumes::FlashShare;
@@ -74,14 +76,6 @@ pub(crate) struct Config {
     pub(crate) record: Option<Record>,
     #[serde(default)]
     pub(crate) log: Log,
-}
-
-/// Limits of requests and of undurable pages.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Limits {
-    pub(crate) undurable: Option<Bytes>,
-    pub(crate) sequential_bypass: Option<Bytes>,
 }
 
 /// The longest time limit of NBD clients: a year, in seconds.
