@@ -32,11 +32,7 @@ struct Flying {
 }
 
 impl Flying {
-    /// Return `true` if the device in a lane has done it.
-    fn has(&self, lane: Lane) -> bool {
-        self.parts.contains(&(lane, Some(Ok(()))))
-    }
-
+    /// Return `true` if the device in a lane failed it.
     fn has_failed(&self, lane: Lane) -> bool {
         self.parts.iter().any(|(other, result)| *other == lane && matches!(result, Some(Err(_))))
     }
@@ -170,7 +166,9 @@ impl Fan {
                 Some(Err(error)) => Err(error),
             });
         }
-        let has = |member: Member| now.lane_of(member).is_some_and(|lane| flying.has(lane));
+        // A device that became a member meanwhile had all that was written before, durably: no write is under way
+        // then that does not go there, and a sync need not.
+        let has = |member: Member| now.lane_of(member).is_some_and(|lane| !flying.has_failed(lane));
         let lacking = Member::EACH.map(|member| now.lane_of(member).is_some() && !has(member));
         let error = flying.error().unwrap_or(DeviceError(io::ErrorKind::Other));
         match lacking {

@@ -140,12 +140,12 @@ impl InUse {
     }
 
     /// Return the member in use that a device is.
-    pub(crate) fn member_in(self, lane: Lane) -> Option<Member> {
+    pub fn member_in(self, lane: Lane) -> Option<Member> {
         Member::EACH.into_iter().find(|&member| self.lane_of(member) == Some(lane))
     }
 
     /// Return `true` if a device is a member in use, or joins.
-    pub(crate) fn has(self, lane: Lane) -> bool {
+    pub fn has(self, lane: Lane) -> bool {
         self.joining == Some(lane) || self.member_in(lane).is_some()
     }
 }

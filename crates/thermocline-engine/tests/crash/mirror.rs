@@ -298,7 +298,8 @@ impl World {
             copying.has_read = true;
             return Ok(false);
         }
-        if self.random.bits().is_multiple_of(4) {
+        let may_end = devices.borrow().operations_left < u64::MAX / 2;
+        if may_end && self.random.bits().is_multiple_of(4) {
             labels.lock().unwrap().left = 1 + self.random.bits() % 6;
         }
         let is_over = copying.joining.finish(&mut target);

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use super::config::{Config, Volumes};
 use super::http::{Connection, Request, empty, not_allowed, response};
+use super::joining::{JoinOrder, Members, Waits};
 use super::new_flash::{NewFlash, new_flash};
 use super::ranges::{RangeOrder, RangeResults, VolumeRanges};
 use super::volume::Volume;
@@ -37,8 +38,14 @@ pub(crate) const NO_REPLACEMENT: &str = "the flash of several volumes cannot be 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplaceOrder {
-    /// The new flash.
+    /// The new flash, or the new device of a mirrored one.
     pub(crate) flash: PathBuf,
+    /// The device of a mirrored flash that is replaced.
+    #[serde(default)]
+    pub(crate) member: Option<PathBuf>,
+    /// Bytes per second that are copied at most, of a mirrored flash.
+    #[serde(default)]
+    pub(crate) rate_bytes: Option<u64>,
     /// Capacity that the policy may use; by default, that of the old flash.
     pub(crate) size_bytes: Option<u64>,
     /// `true` if what the new flash holds is given up.
@@ -80,7 +87,7 @@ impl Config {
 /// Result of an order.
 enum Order {
     /// A replacement, whose end is still to come.
-    Replaces(mpsc::Receiver<Result<String>>),
+    Replaces(Waits),
     /// An order about a range, which the shards carry out.
     Ranges(RangeResults),
     Over(Response<String>),
@@ -109,6 +116,8 @@ struct Shared {
     /// Configuration of the only export; with volumes, the common keys and those of the first volume.
     config: Config,
     has_volumes: bool,
+    /// The devices of a mirrored flash.
+    members: Option<Arc<Members>>,
     /// The flash in use: the configuration may name another one already.
     flash: Option<PathBuf>,
     /// The only export; `None` with volumes, which come and go.
@@ -124,12 +133,14 @@ impl Control {
         configs: &Volumes,
         volumes: VolumeRanges,
         volume: Option<Arc<Volume>>,
+        members: Option<Arc<Members>>,
     ) -> Self {
         let config = configs.shared().clone();
         let shared = Shared {
             flash: config.flash.as_ref().map(|flash| flash.path.clone()),
             config,
             has_volumes: configs.are_named(),
+            members,
             volume,
             ordered: None,
             is_replacing: false,
@@ -275,8 +286,22 @@ impl Control {
         self.volumes.find(order.volume.as_deref())?.order(order)
     }
 
+    /// Begins to copy a mirrored flash to a device that replaces one of its own.
+    fn replace_member(&self, order: &ReplaceOrder, member: &Path) -> Result<Waits> {
+        let members = self.lock().members.clone();
+        let members = members.context(
+            "the flash has one device: leave --member out, or set `flash.mirror` to mirror it",
+        )?;
+        let ReplaceOrder { flash, forces_init, rate_bytes, .. } = order;
+        let (forces_init, rate_bytes) = (*forces_init, *rate_bytes);
+        members.begin(&JoinOrder { member, flash, forces_init, rate_bytes })
+    }
+
     /// Opens and sets up the new flash while the old one is in use.
-    fn prepare(&self, order: &ReplaceOrder) -> Result<mpsc::Receiver<Result<String>>> {
+    fn prepare(&self, order: &ReplaceOrder) -> Result<Waits> {
+        if let Some(member) = &order.member {
+            return self.replace_member(order, member);
+        }
         let (config, in_use, only) = {
             let mut shared = self.lock();
             ensure!(!shared.has_volumes, NO_REPLACEMENT);

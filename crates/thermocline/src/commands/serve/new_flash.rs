@@ -38,8 +38,7 @@ pub(crate) fn new_flash(
     let in_flash = || format!("`{}`", order.flash.display());
     ensure!(
         flash.mirror.is_none(),
-        "the flash is mirrored: stop the server, name the new device in the configuration, and start once \
-         with --resilver"
+        "the flash is mirrored: name the device that is to be replaced with --member"
     );
     ensure!(
         config.backing.note.is_some() || config.backing.path.is_some(),
@@ -89,7 +88,7 @@ pub(crate) fn new_flash(
 }
 
 /// Return `true` if two paths lead to one file or device.
-fn is_same_device(one: &Path, other: &Path) -> bool {
+pub(super) fn is_same_device(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok()?;
         let is_device = found.file_type().is_block_device();
