@@ -664,13 +664,11 @@ impl Run {
         }
         match plain.or_else(|_| choose(gone, helped)) {
             // The note would refuse that: the other one is found again.
-            Ok(Pairing::SetUp) if gone.is_some() => {
-                choose(None, helped).map_err(|error| format!("without a loss: {error}"))
-            }
+            Ok(Pairing::SetUp) if gone.is_some() => self.pair(Loss::Nothing),
             Ok(pairing) => Ok(pairing),
             // The one that is left is outdated: the other one is found again.
             Err(MirrorError::AllOutdated { .. } | MirrorError::Absent { .. }) if gone.is_some() => {
-                choose(None, helped).map_err(|error| format!("without a loss: {error}"))
+                self.pair(Loss::Nothing)
             }
             Err(MirrorError::AllOutdated { .. }) if self.places != self.newer_places => {
                 self.places = self.newer_places;

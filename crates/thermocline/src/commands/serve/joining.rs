@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::driver::flash::FileLanes;
 use thermocline_engine::{
-    FoundMember, Joining, Label, Lane, Left, MEMBER_HEAD_BYTES, Member, MirrorStorage, content_bytes,
+    FoundMember, Joining, Label, Lane, Left, MEMBER_HEAD_BYTES, Member, MirrorStorage,
+    content_bytes,
 };
 use tracing::{error, info};
 
@@ -108,10 +109,7 @@ impl Members {
     ///
     /// # Errors
     /// A device that cannot be used, or members of which another one must be replaced first.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        order: &JoinOrder<'_>,
-    ) -> Result<Waits> {
+    pub(super) fn begin(self: &Arc<Self>, order: &JoinOrder<'_>) -> Result<Waits> {
         ensure!(
             !self.is_copying.swap(true, Ordering::SeqCst),
             "a device of the flash is being copied already: wait for that"
@@ -168,13 +166,17 @@ impl Members {
             found if found.is_unused() => Ok(()),
             FoundMember::Labelled(label) if label.pair == self.open.pair => Ok(()),
             FoundMember::Labelled(_) => {
-                bail!("it is a device of another mirrored flash: --force-init gives up what it holds")
+                bail!(
+                    "it is a device of another mirrored flash: --force-init gives up what it holds"
+                )
             }
             FoundMember::Blank
             | FoundMember::Foreign
             | FoundMember::Damaged
             | FoundMember::Format(_) => {
-                bail!("it holds something else: check its path; --force-init gives up what it holds")
+                bail!(
+                    "it holds something else: check its path; --force-init gives up what it holds"
+                )
             }
         }
     }

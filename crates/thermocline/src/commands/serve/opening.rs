@@ -12,8 +12,8 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::JointSyncs;
 use thermocline_engine::{
-    Asked, Device, Engine, Fingerprint, Flash, FlashError, FlashSet, Noted, OpenError,
-    Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
+    Asked, Device, Engine, Fingerprint, Flash, FlashError, FlashSet, Noted, OpenError, Operation,
+    Options, Plan, Shard, SideFile, Step, Storage, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
