@@ -115,6 +115,11 @@ impl Shard {
         matches!(self.flash, FlashUse::Leaving(_)) && !self.awaits_epoch && has_all
     }
 
+    /// Return `true` if it has no flash, or gave up the one that it had.
+    pub const fn has_given_up_flash(&self) -> bool {
+        !self.flash.works()
+    }
+
     /// Gives up the flash that it has left: from now on what is acknowledged as durable is on disk alone.
     ///
     /// # Panics

@@ -78,7 +78,7 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
                 forces_init: *force_init,
                 forgets_lost: *yes,
             };
-            ensure!(volume.is_none(), control::NO_REPLACEMENT);
+            ensure!(volume.is_none(), "volumes share their flash: leave --volume out");
             control::send(Volumes::read(config)?.shared(), control::REPLACE, &order)
         }
         CacheCommand::Evict { config, range } => {

@@ -47,17 +47,22 @@ pub(crate) enum AnyDriver {
 }
 
 impl AnyDriver {
-    /// Drives another flash from now on. No operation on the old one is in flight.
-    pub(crate) fn set_flash(&mut self, flash: DeviceFile) -> Result<()> {
+    /// Drives another flash from now on, whose syncs others share. No operation on the old one is in flight.
+    pub(crate) fn set_flash(
+        &mut self,
+        flash: DeviceFile,
+        syncs: Option<JointMember>,
+    ) -> Result<()> {
         match self {
             Self::Uring(driver) => driver.set_flash(flash),
             Self::Threads(driver) => driver.set_flash(flash),
             Self::Nbd(_) => bail!("the server was started without a flash"),
-            Self::Split(driver) => return driver.flash_mut().set_flash(flash),
-            Self::Joint(_) => {
-                bail!("shards and volumes that share a flash keep the one that they began with")
+            Self::Split(driver) => return driver.flash_mut().set_flash(flash, syncs),
+            Self::Joint(driver) => {
+                driver.set_flash_syncs(syncs.context("the syncs of a shared flash are joined")?)?;
+                return driver.inner_mut().set_flash(flash, None);
             }
-            Self::Mirror(_) => bail!("a mirrored flash keeps its devices until the next start"),
+            Self::Mirror(_) => bail!("the devices of a mirrored flash join it"),
         }
         Ok(())
     }

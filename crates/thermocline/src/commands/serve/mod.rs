@@ -71,7 +71,7 @@ use self::page::Process;
 use self::ranges::VolumeRanges;
 use self::shadows::Wanted;
 use self::sharing::Sharing;
-use self::volume::{Notes, Prepared, Seat};
+use self::volume::{Notes, Prepared, Seat, Served};
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
@@ -135,9 +135,10 @@ fn run_server(
         ranges.add(&prepared.volume.name, &prepared.volume.ranges);
         volumes.push(prepared);
     }
-    let only = (!configs.are_named()).then(|| Arc::clone(&volumes[0].volume));
+    let served = Served::default();
+    volumes.iter().for_each(|prepared| served.add(&prepared.volume));
     let members = flash.members.clone();
-    let control = Control::new(configs, ranges.clone(), only, members.clone());
+    let control = Control::new(configs, ranges.clone(), served.clone(), members.clone());
     let servers = listen(configs, volumes.iter_mut().map(Prepared::take_exports).collect())?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
     let _socket = control.start(all.clone())?;
@@ -160,7 +161,7 @@ fn run_server(
     }
     let notes_of_all = notes.clone();
     let shared_changes =
-        changes::Shared { flash, all: all.clone(), boards, ranges, notes: notes_of_all };
+        changes::Shared { flash, all: all.clone(), boards, ranges, notes: notes_of_all, served };
     let changes = Changes::start(shared_changes, Sharing::new(configs)?)?;
     let beats = Beats::new(threads.len());
     let inboxes = Inboxes::new(threads.len());

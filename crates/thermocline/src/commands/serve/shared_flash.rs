@@ -103,7 +103,14 @@ impl SharedFlash {
 
     /// Give up the flash, which those who use it already go on using.
     pub(super) fn let_go(&mut self) {
-        self.file = None;
+        (self.file, self.syncs) = (None, None);
+    }
+
+    /// Use another flash, which all who use it have taken. A flash that nobody comes to later is not kept.
+    pub(super) fn replace(&mut self, file: FlashDevice, path: PathBuf, syncs: Option<LaneSyncs>) {
+        if self.file.is_some() {
+            (self.file, self.path, self.syncs) = (Some(file), Some(path), syncs);
+        }
     }
 
     /// Return the sign that the flash failed a volume; all volumes look at it.
