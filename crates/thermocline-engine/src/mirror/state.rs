@@ -358,8 +358,10 @@ impl Mirror {
             Some(true) => {}
         }
         self.errors[member as usize].store(0, Ordering::Relaxed);
-        let generation = kept.generation;
-        let survivor = member.other();
+        // A member that was left out may have the present generation, too: its label was raised once, and the note
+        // could not be written then.
+        kept.generation += 1;
+        let (generation, survivor) = (kept.generation, member.other());
         let labelled = kept.keeper.label_joined(member, lane, generation);
         let labelled = labelled.map_err(|error| (member, error));
         let labelled = labelled.and_then(|()| {

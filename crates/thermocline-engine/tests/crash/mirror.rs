@@ -176,13 +176,19 @@ impl Mirrored {
     pub(crate) fn misbehave(&mut self, time: u64) {
         let used = self.units_in_use();
         let is_well = |unit: &usize| time >= self.fails_until[*unit].saturating_add(REST);
-        if !used.iter().all(is_well) || !self.random.bits().is_multiple_of(FAILURES) {
+        // A device that joins fails more often, and mostly for a moment.
+        let is_joining = self.mirror.in_use().joining().is_some();
+        let (seldom, lengths) = match is_joining {
+            true => (FAILURES / 4, [1, 1, 2, 5, u64::MAX]),
+            false => (FAILURES, [1, 5, 50, u64::MAX, u64::MAX]),
+        };
+        if !used.iter().all(is_well) || !self.random.bits().is_multiple_of(seldom) {
             return;
         }
-        let lengths = [1, 5, 50, u64::MAX, u64::MAX];
         let length = lengths[(self.random.bits() % 5) as usize];
         // The only member does not fail.
-        let first = usize::from(!self.mirror.has_both());
+        let has_others = self.mirror.has_both() && !(is_joining && self.random.bits() % 4 > 0);
+        let first = if has_others { 0 } else { used.len() - usize::from(is_joining) };
         if let Some(candidates) = used.get(first..).filter(|candidates| !candidates.is_empty()) {
             let unit = candidates[(self.random.bits() % candidates.len() as u64) as usize];
             self.fails_until[unit] = time.saturating_add(length);

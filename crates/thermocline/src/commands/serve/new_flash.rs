@@ -92,8 +92,7 @@ pub(super) fn new_flash(wanted: &Wanted<'_>, order: &ReplaceOrder) -> Result<New
             Some(directory) => file.region(directory.region(name)?)?,
             None => file.try_clone()?,
         };
-        let contents =
-            initialise(&mut part, Uuid::new_v4(), &options[0]).with_context(in_flash)?;
+        let contents = initialise(&mut part, Uuid::new_v4(), &options[0]).with_context(in_flash)?;
         let (name, syncs) = (name.clone(), syncs.clone());
         parts.push(Arc::new(NewPart { name, file: part, syncs, options, contents }));
     }

@@ -108,12 +108,7 @@ struct Current {
 
 impl Replacing {
     /// Takes the next step of all, if it can be taken now.
-    pub(super) fn advance(
-        &mut self,
-        serving: &Serving<'_>,
-        seats: &[Seat],
-        changes: &mut Changes,
-    ) {
+    pub(super) fn advance(&mut self, serving: &Serving<'_>, seats: &[Seat], changes: &mut Changes) {
         if self.current.is_none() {
             let Some(ordered) = serving.control.take_order() else { return };
             info!(flash = %ordered.flash.path.display(), "replacing the flash");
