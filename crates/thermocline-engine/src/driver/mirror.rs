@@ -23,11 +23,14 @@ use crate::operation::{
 /// Parts of an operation, each for the device in a lane.
 pub type Parts = SmallVec<[(Lane, Operation); 3]>;
 
+/// The device that performs a part, and its result.
+type FlyingPart = (Lane, Option<Result<(), DeviceError>>);
+
 /// An operation that some devices perform.
 #[derive(Debug)]
 struct Flying {
     /// Devices that perform it, and their results. The first one is a member in use, if it is for one alone.
-    parts: SmallVec<[(Lane, Option<Result<(), DeviceError>>); 3]>,
+    parts: SmallVec<[FlyingPart; 3]>,
     is_write: bool,
 }
 
@@ -71,6 +74,9 @@ impl Fan {
     }
 
     /// Take an operation of the flash. Returns what each device has to do.
+    ///
+    /// # Panics
+    /// If no member is in use: one always is.
     pub fn split(&mut self, operation: Operation) -> Parts {
         self.mirror.settle();
         let is_write = !matches!(operation.kind, OperationKind::Read | OperationKind::Sync);

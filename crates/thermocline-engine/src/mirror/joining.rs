@@ -95,7 +95,7 @@ impl Joining {
         self.take_missed();
         let Some(piece) = self.next_piece() else { return Ok(()) };
         // Before the first byte is read: a write that begins now may come too late for that.
-        self.mirror.ledgers().watch(Some(piece.clone()));
+        self.mirror.ledgers().watch(Some(&piece));
         let length = usize::try_from(piece.end - piece.start).unwrap_or(usize::MAX);
         let bytes = &mut self.memory.bytes_mut()[..length];
         // The member that is replaced has the clean pages that the new one is to have.

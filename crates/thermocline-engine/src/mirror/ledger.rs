@@ -82,9 +82,11 @@ impl Entries {
         self.watched = range;
         self.touched.clear();
         // What began before may reach the old device after it was read.
-        let under_way: Vec<Range<u64>> =
-            self.under_way.iter().map(|write| write.range.clone()).collect();
-        under_way.iter().for_each(|range| self.touch(range));
+        let under_way = std::mem::take(&mut self.under_way);
+        for write in &under_way {
+            self.touch(&write.range);
+        }
+        self.under_way = under_way;
     }
 
     fn lacks(&self, lane: Lane) -> bool {
@@ -124,9 +126,9 @@ impl Ledgers {
     }
 
     /// Look for writes to a range from now on, those under way included.
-    pub(super) fn watch(&mut self, range: Option<Range<u64>>) {
-        self.watched.clone_from(&range);
-        self.each.iter().for_each(|ledger| ledger.lock().watch(range.clone()));
+    pub(super) fn watch(&mut self, range: Option<&Range<u64>>) {
+        self.watched = range.cloned();
+        self.each.iter().for_each(|ledger| ledger.lock().watch(range.cloned()));
     }
 
     /// End that. Returns the parts of the range to which writes were under way meanwhile.
@@ -165,7 +167,7 @@ mod tests {
         let ledger = ledgers.open();
         ledger.lock().begin(1, 0..8, None);
         ledger.lock().begin(2, 100..108, None);
-        ledgers.watch(Some(4..50));
+        ledgers.watch(Some(&(4..50)));
         // One that comes later is watched, too.
         let other = ledgers.open();
         other.lock().begin(1, 40..60, Some(NEW));

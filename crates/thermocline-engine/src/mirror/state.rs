@@ -36,14 +36,10 @@ pub trait Keeper: Send {
     /// If one cannot be written: it is tried again until it can, and operations wait.
     fn note(&mut self, survivor: Member, generation: u64) -> io::Result<()>;
 
-    /// Writes to the label of the device in a lane that it is this member. From now on it is in the place of the
-    /// one that was this member before.
-    ///
-    /// # Errors
-    /// If the device fails.
-    fn label_joined(&mut self, member: Member, lane: Lane, generation: u64) -> io::Result<()>;
+    /// Labels of this member go to the device in a lane from now on.
+    fn joins(&mut self, member: Member, lane: Lane);
 
-    /// Writes to the label of a member that it is not alone.
+    /// Writes the generation to the label of a member, and that it is not alone.
     ///
     /// # Errors
     /// If the device fails.
@@ -362,14 +358,14 @@ impl Mirror {
         // could not be written then.
         kept.generation += 1;
         let (generation, survivor) = (kept.generation, member.other());
-        let labelled = kept.keeper.label_joined(member, lane, generation);
-        let labelled = labelled.map_err(|error| (member, error));
-        let labelled = labelled.and_then(|()| {
-            kept.keeper.label_both(survivor, generation).map_err(|error| (survivor, error))
-        });
-        if let Err((member, error)) = labelled {
-            self.leave_out(&mut kept, member)?;
-            return Err(error.into());
+        // The new member comes last: were the power cut in between, the other one would go on alone to the
+        // generation that the new one has.
+        kept.keeper.joins(member, lane);
+        for member in [survivor, member] {
+            if let Err(error) = kept.keeper.label_both(member, generation) {
+                self.leave_out(&mut kept, member)?;
+                return Err(error.into());
+            }
         }
         kept.keeper.note_both(generation);
         Ok(true)

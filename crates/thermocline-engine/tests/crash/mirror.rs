@@ -88,10 +88,9 @@ impl Keeper for LabelKeeper {
         Ok(())
     }
 
-    fn label_joined(&mut self, member: Member, lane: Lane, generation: u64) -> io::Result<()> {
+    fn joins(&mut self, member: Member, lane: Lane) {
         let mut labels = self.lock();
         labels.members[member as usize] = labels.lanes[&lane];
-        labels.label(member, generation, false)
     }
 
     fn label_both(&mut self, member: Member, generation: u64) -> io::Result<()> {
@@ -697,7 +696,8 @@ impl Run {
                 }
                 Err(error) => {
                     let place = error.place().filter(|_| self.has_old);
-                    let place = place.ok_or_else(|| format!("{loss:?}: {error}"))?;
+                    let place =
+                        place.ok_or_else(|| format!("{loss:?}: {error}, {:?}", self.labels))?;
                     let label = self.labels.lock().unwrap().each[self.places[1 - place]];
                     pairing = Pairing::Alone { place: 1 - place, label };
                 }

@@ -272,9 +272,9 @@ impl Members {
         let mut told = Instant::now();
         loop {
             let (begun, left) = (Instant::now(), joining.left());
-            let ended = |error: io::Error| match error.kind() {
-                io::ErrorKind::NotConnected => anyhow!("it failed a write or a sync"),
-                _ => error.into(),
+            let ended = |error: io::Error| {
+                let has_failed = error.kind() == io::ErrorKind::NotConnected;
+                if has_failed { anyhow!("it failed a write or a sync") } else { error.into() }
             };
             match left {
                 Left::Nothing if joining.finish(&mut target).map_err(ended)? => {

@@ -308,11 +308,9 @@ impl Keeper for FlashKeeper {
         }
     }
 
-    fn label_joined(&mut self, member: Member, lane: Lane, generation: u64) -> io::Result<()> {
+    fn joins(&mut self, member: Member, lane: Lane) {
         let mut joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
         self.files[member as usize] = joining.remove(&lane);
-        drop(joining);
-        self.write(member, generation, false)
     }
 
     fn label_both(&mut self, member: Member, generation: u64) -> io::Result<()> {

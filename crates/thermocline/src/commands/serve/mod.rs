@@ -136,7 +136,9 @@ fn run_server(
         volumes.push(prepared);
     }
     let served = Served::default();
-    volumes.iter().for_each(|prepared| served.add(&prepared.volume));
+    for prepared in &volumes {
+        served.add(&prepared.volume);
+    }
     let members = flash.members.clone();
     let control = Control::new(configs, ranges.clone(), served.clone(), members.clone());
     let servers = listen(configs, volumes.iter_mut().map(Prepared::take_exports).collect())?;

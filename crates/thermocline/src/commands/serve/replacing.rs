@@ -188,7 +188,8 @@ impl Current {
         let all = self.reports();
         // A note may say already that the flash is not needed: nobody stays with it then.
         let may_stay = self.stage == Stage::Leaving && self.failed_at.is_none();
-        if !all.is_done && !(may_stay && all.is_refused(&self.replacement)) {
+        let is_refused = may_stay && all.is_refused(&self.replacement);
+        if !all.is_done && !is_refused {
             return Ok(Progress::None);
         }
         if self.stage != Stage::Leaving || may_stay {
@@ -287,9 +288,9 @@ impl Seat {
             Err(error) => (is_taking, Some(error)),
         };
         let report = Report { is_done, lost_pages, error };
-        let mut state = self.volume.exchange.lock();
-        if state.current.as_ref().is_some_and(|(now, _)| *now == stage) {
-            state.reports[thread] = Some(report);
+        let mut exchange = self.volume.exchange.lock();
+        if exchange.current.as_ref().is_some_and(|(now, _)| *now == stage) {
+            exchange.reports[thread] = Some(report);
         }
     }
 }
