@@ -225,7 +225,7 @@ pub struct MirrorDriver<D> {
     open: OpenLane<D>,
     fan: Fan,
     mirror: Arc<Mirror>,
-    /// What was in use when devices were closed last.
+    /// Devices in use when some were closed last.
     seen: InUse,
     in_flight: usize,
     /// Parts for devices that could not be opened.

@@ -53,8 +53,8 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Begins the copy for a device that [joins](Mirror::begin_join), of all before a place of the content, so
-    /// many bytes at a time.
+    /// Begins the copy for a device that [joins](Mirror::begin_join), of all before a place of the content, in
+    /// pieces of that many bytes.
     pub fn new(mirror: &Arc<Mirror>, lane: Lane, end: u64, piece_bytes: usize) -> Self {
         mirror.has_copied(0, end);
         Self {

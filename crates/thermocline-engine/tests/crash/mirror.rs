@@ -177,16 +177,18 @@ impl Mirrored {
         let is_well = |unit: &usize| time >= self.fails_until[*unit].saturating_add(REST);
         // A device that joins fails more often, and mostly for a moment.
         let is_joining = self.mirror.in_use().joining().is_some();
-        let (seldom, lengths) = match is_joining {
-            true => (FAILURES / 4, [1, 1, 2, 5, u64::MAX]),
-            false => (FAILURES, [1, 5, 50, u64::MAX, u64::MAX]),
+        let (seldom, lengths) = if is_joining {
+            (FAILURES / 4, [1, 1, 2, 5, u64::MAX])
+        } else {
+            (FAILURES, [1, 5, 50, u64::MAX, u64::MAX])
         };
         if !used.iter().all(is_well) || !self.random.bits().is_multiple_of(seldom) {
             return;
         }
         let length = lengths[(self.random.bits() % 5) as usize];
         // The only member does not fail.
-        let has_others = self.mirror.has_both() && !(is_joining && self.random.bits() % 4 > 0);
+        let has_others =
+            self.mirror.has_both() && (!is_joining || self.random.bits().is_multiple_of(4));
         let first = if has_others { 0 } else { used.len() - usize::from(is_joining) };
         if let Some(candidates) = used.get(first..).filter(|candidates| !candidates.is_empty()) {
             let unit = candidates[(self.random.bits() % candidates.len() as u64) as usize];
@@ -216,20 +218,20 @@ impl Mirrored {
 
 impl World {
     /// Takes a step of the copy for a device that joins, or begins one by a draw.
-    pub(crate) fn join_device(&mut self) -> Result<(), String> {
+    pub(crate) fn join_device(&mut self) {
         let mirrored = self.devices.borrow().mirrored.clone();
-        let Some(mirrored) = mirrored else { return Ok(()) };
+        let Some(mirrored) = mirrored else { return };
         let copying = mirrored.borrow_mut().copying.take();
         let Some(mut copying) = copying else {
             let unit = mirrored.borrow_mut().spare();
             if let Some(unit) = unit {
                 self.begin_join(&mut mirrored.borrow_mut(), unit);
             }
-            return Ok(());
+            return;
         };
         if self.below(4) > 0 {
             mirrored.borrow_mut().copying = Some(copying);
-            return Ok(());
+            return;
         }
         let (mirror, labels) = {
             let mirrored = mirrored.borrow();
@@ -250,7 +252,6 @@ impl World {
         if !is_over {
             mirrored.borrow_mut().copying = Some(copying);
         }
-        Ok(())
     }
 
     fn begin_join(&mut self, mirrored: &mut Mirrored, unit: usize) {

@@ -169,7 +169,7 @@ impl World {
             if self.plan.grows {
                 self.grow()?;
             }
-            self.join_device()?;
+            self.join_device();
             self.start_operations();
             self.take_replies()?;
             if self.devices.borrow().is_idle() && self.below(8) == 0 {

@@ -229,8 +229,8 @@ fn offline_tools_use_both_devices_or_one() {
     }
 }
 
-#[test]
-fn volumes_share_a_mirrored_flash() {
+/// Return a cache of two volumes on two devices.
+fn of_two_volumes() -> Cache {
     let mut cache = mirrored();
     cache.replace(
         r#"
@@ -266,6 +266,12 @@ fn volumes_share_a_mirrored_flash() {
         size = "4MiB"
         "#,
     );
+    cache
+}
+
+#[test]
+fn volumes_share_a_mirrored_flash() {
+    let mut cache = of_two_volumes();
     File::create(cache.path("other.img")).unwrap().set_len(11 << 20).unwrap();
     let engine = cache.start();
     let write = |engine: &Engine, byte: u8| {
@@ -328,7 +334,7 @@ fn a_device_is_replaced_under_load() {
         let mut configured = ["flash.img".to_owned(), "second.img".to_owned()];
         // Twice, so that a device is replaced that replaced one.
         for turn in 0..2 {
-            let seed = 100 * round as u64 + 10 * turn;
+            let seed = (100 * round + 10 * turn) as u64;
             let place = usize::from(member == "second.img");
             let new = format!("new.{turn}");
             let (config, old, path) =
@@ -352,7 +358,7 @@ fn a_device_is_replaced_under_load() {
             configured[place] = new;
             cache.set(["flash.path", "flash.mirror"][place], configured[place].as_str());
             // The new device has all, and so has the other one.
-            let gone = cache.path(&configured[(turn as usize + round) % 2]);
+            let gone = cache.path(&configured[(turn + round) % 2]);
             let hidden = cache.path("hidden.img");
             std::fs::rename(&gone, &hidden).unwrap();
             engine = cache.start_with(&["--degraded"]);

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -247,6 +248,16 @@ pub(super) fn lock(
         warn!(device = %path.display(), %error, "waiting for a device that is in use");
         open(path, caching, LOCK_PATIENCE.saturating_sub(QUIET_PATIENCE))
     })
+}
+
+/// Return `true` if two paths lead to one file or device.
+pub(super) fn is_same_device(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        let is_device = found.file_type().is_block_device();
+        Some(if is_device { (true, 0, found.rdev()) } else { (false, found.dev(), found.ino()) })
+    };
+    identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
 /// Opens and locks the flash; a file is made if there is none, and `may_be_new` agrees.

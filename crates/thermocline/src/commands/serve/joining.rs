@@ -16,10 +16,8 @@ use thermocline_engine::{
 };
 use tracing::{error, info};
 
-use super::NOTE_INTERVAL;
-use super::devices::lock_flash;
-use super::mirrored::{Open, content, name};
-use super::new_flash::is_same_device;
+use super::devices::{is_same_device, lock_flash};
+use super::mirrored::{NOTE_INTERVAL, Open, content, name};
 use crate::note::NotedMirror;
 
 /// Bytes that are copied at a time.

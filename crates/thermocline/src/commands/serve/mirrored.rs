@@ -22,7 +22,7 @@ use super::shared_flash::LaneSyncs;
 use crate::note::NotedMirror;
 
 /// How often a note is tried again that could not be written.
-const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A mirrored flash that was opened and locked.
 pub(crate) struct Pair {

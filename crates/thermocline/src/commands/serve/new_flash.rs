@@ -1,6 +1,5 @@
 //! The flash that is to take the place of another: opened, locked and set up while that one is in use.
 
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use thermocline_engine::{Directory, FlashError, FlashSet, Lane, Options, Uuid};
 
 use super::config::{Config, Volumes};
 use super::control::ReplaceOrder;
-use super::devices::{initialise, lock_flash, options, set_bytes};
+use super::devices::{initialise, is_same_device, lock_flash, options, set_bytes};
 use super::shared_flash::LaneSyncs;
 use crate::bytes::Bytes;
 
@@ -157,14 +156,4 @@ fn check_empty(file: &mut DeviceFile) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Return `true` if two paths lead to one file or device.
-pub(super) fn is_same_device(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| {
-        let found = std::fs::metadata(path).ok()?;
-        let is_device = found.file_type().is_block_device();
-        Some(if is_device { (true, 0, found.rdev()) } else { (false, found.dev(), found.ino()) })
-    };
-    identity(one).is_some_and(|found| identity(other) == Some(found))
 }
