@@ -46,6 +46,8 @@ struct Labels {
     is_note_stubborn: bool,
     /// Labels and notes that are written before the power fails.
     left: u64,
+    /// A device that fails the write of its label, which may have come through.
+    refuses: Option<usize>,
     random: SplitMix64,
 }
 
@@ -58,9 +60,13 @@ impl Labels {
 
     fn label(&mut self, member: Member, generation: u64, is_alone: bool) -> io::Result<()> {
         self.step()?;
-        let label = &mut self.each[self.members[member as usize]];
-        (label.member, label.generation, label.is_alone) = (member, generation, is_alone);
-        Ok(())
+        let unit = self.members[member as usize];
+        let is_refused = self.refuses == Some(unit);
+        if !is_refused || self.random.bits().is_multiple_of(2) {
+            let label = &mut self.each[unit];
+            (label.member, label.generation, label.is_alone) = (member, generation, is_alone);
+        }
+        if is_refused { Err(io::Error::other("the device fails")) } else { Ok(()) }
     }
 }
 
@@ -308,8 +314,16 @@ impl World {
         if may_end && self.random.bits().is_multiple_of(4) {
             labels.lock().unwrap().left = 1 + self.random.bits() % 6;
         }
+        if self.random.bits().is_multiple_of(8) {
+            labels.lock().unwrap().refuses = Some(copying.unit);
+        }
         let is_over = copying.joining.finish(&mut target);
         let mut labels = labels.lock().unwrap();
+        if let Some(unit) = labels.refuses.take()
+            && let Some(mirrored) = &devices.borrow().mirrored
+        {
+            mirrored.borrow_mut().fails_until[unit] = u64::MAX;
+        }
         if labels.left > 0 {
             labels.left = u64::MAX;
         }
@@ -491,6 +505,7 @@ impl Run {
             noted: Noted { generation: 1, alone: None },
             is_note_stubborn: seed.is_multiple_of(3),
             left: u64::MAX,
+            refuses: None,
             random: SplitMix64::new(seed ^ 0x1ABE),
         };
         let labels = Arc::new(Mutex::new(labels));
