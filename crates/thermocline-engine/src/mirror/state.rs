@@ -307,7 +307,7 @@ impl Mirror {
     }
 
     /// Have writes go to a device, too, which is to take the place of a member, or of the one that is missing. It
-    /// counts as blank, until [`admit`](Self::admit). Return `true` unless another one joins.
+    /// counts as blank, until it is admitted. Return `true` unless another one joins.
     pub fn begin_join(&self, lane: Lane, replaced: Member) -> bool {
         self.ledgers().restart();
         self.progress.iter().for_each(|bytes| bytes.store(0, Ordering::Relaxed));

@@ -462,6 +462,8 @@ struct Run {
     has_old: bool,
     /// A device that is to join when the engine serves.
     wants_join: Option<usize>,
+    /// The place whose device is lost next, so that one which joined serves alone.
+    loses_next: Option<usize>,
 }
 
 /// Runs a plan to its end. Returns how many times the engine ended on the way.
@@ -524,6 +526,7 @@ impl Run {
             copies,
             has_old: false,
             wants_join: None,
+            loses_next: None,
         };
         run.attach(&Arc::new(mirror));
         run
@@ -573,6 +576,7 @@ impl Run {
             // Or the operator notices when the start is refused.
             if self.world.below(4) > 0 {
                 self.places = self.newer_places;
+                self.loses_next = Some(1 - left);
             }
         }
     }
@@ -632,6 +636,12 @@ impl Run {
 
     /// Loses a member by a draw.
     fn lose(&mut self) -> Loss {
+        if let Some(place) = self.loses_next.take()
+            && !self.has_old
+            && self.below(4) > 0
+        {
+            return Loss::Gone(place);
+        }
         let place = self.below(2) as usize;
         let unit = self.places[place];
         match self.below(4) {
