@@ -380,3 +380,49 @@ impl<D: fmt::Debug> fmt::Debug for MirrorDriver<D> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::Keeper;
+
+    /// Writes nothing.
+    struct Nowhere;
+
+    impl Keeper for Nowhere {
+        fn label(&mut self, _: Member, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn note(&mut self, _: Member, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn joins(&mut self, _: Member, _: Lane) {}
+
+        fn label_both(&mut self, _: Member, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn note_both(&mut self, _: u64) {}
+    }
+
+    #[test]
+    fn a_device_that_joins_and_fails_is_none_any_more() {
+        let mirror = Arc::new(Mirror::new(None, 1, Box::new(Nowhere)));
+        let mut fan = Fan::new(Arc::clone(&mirror), 0);
+        let lane = mirror.next_lane().unwrap();
+        assert!(mirror.begin_join(lane, Member::First));
+        let parts = fan.split(Operation::sync(Device::Flash));
+        let mut done = None;
+        for (each, part) in parts {
+            let failed = Err(DeviceError(io::ErrorKind::Other));
+            let result = if each == lane { failed } else { Ok(()) };
+            done = done.or(fan.join(each, part, result));
+        }
+        let (_, result) = done.expect("all have answered");
+        assert_eq!(result, Ok(()), "nothing relies on it");
+        assert_eq!(mirror.in_use().joining(), None);
+        assert!(mirror.has_both());
+    }
+}
