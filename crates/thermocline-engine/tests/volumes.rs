@@ -439,20 +439,20 @@ impl World {
         flash: &mut Flash,
         directory: &mut Directory,
     ) -> Result<(), FlashError> {
-        for number in 0..2 {
+        for (number, name) in NAMES.into_iter().enumerate().take(GUEST) {
             if self.need_flash[number] {
                 continue;
             }
             let failed = |error: DirectoryError| FlashError::Directory(Box::new(error));
-            if let Ok(region) = directory.region(NAMES[number]) {
-                if !directory.is_new(flash, NAMES[number]).map_err(failed)? {
+            if let Ok(region) = directory.region(name) {
+                if !directory.is_new(flash, name).map_err(failed)? {
                     let found = FlashSet::read(&mut Section::new(flash, region))?;
                     assert_eq!(found.contents().dirty_pages, 0, "it would have to be kept");
                 }
-                directory.remove(flash, NAMES[number]).map_err(failed)?;
+                directory.remove(flash, name).map_err(failed)?;
             }
             let bytes = layout(number, self.seed).flash_bytes();
-            directory.add(flash, NAMES[number], bytes).map_err(failed)?;
+            directory.add(flash, name, bytes).map_err(failed)?;
             set_up(flash, directory, (number, self.seed), self.next_tag)?;
             self.next_tag += 1;
             self.need_flash[number] = true;
@@ -516,9 +516,9 @@ impl World {
         let sizes = [0, 1].map(|number| (NAMES[number], layout(number, self.seed).flash_bytes()));
         let directory = Directory::set_up(&mut flash, &sizes).ok()?;
         let mut parts = vec![];
-        for number in 0..2 {
+        for (number, name) in NAMES.into_iter().enumerate().take(GUEST) {
             let set = set_up(&mut flash, &directory, (number, self.seed), self.next_tag).ok()?;
-            parts.push((directory.region(NAMES[number]).unwrap(), set));
+            parts.push((directory.region(name).unwrap(), set));
         }
         self.next_tag += 1;
         self.exchange = Exchange::Taking(parts, [false; 2]);
