@@ -72,8 +72,9 @@ pub use format::superblock::Superblock;
 pub use lent::Lent;
 pub use memory::{ALIGNMENT_BYTES, FrameId, Frames};
 pub use mirror::{
-    Asked, FoundMember, Keeper, Label, MEMBER_HEAD_BYTES, Mirror, MirrorError, MirrorStorage,
-    Noted, Pairing, Place as MemberPlace, Resilvered, reconcile, resilver,
+    Asked, FoundMember, InUse, Joining, Keeper, Label, Lane, Lanes, Left, MEMBER_HEAD_BYTES,
+    Mirror, MirrorError, MirrorStorage, Noted, Pairing, Place as MemberPlace, content_bytes,
+    reconcile,
 };
 pub use offline::{Check, Contents};
 pub use operation::{

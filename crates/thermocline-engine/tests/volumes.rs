@@ -69,6 +69,8 @@ impl Disk {
 /// All devices, and the power.
 struct Devices {
     flash: Disk,
+    /// The flash that is being replaced, until nobody may need it.
+    former: Option<Disk>,
     backing: [Disk; 3],
     syncs: SharedSyncs,
     /// Writes and syncs until the power is cut.
@@ -84,8 +86,8 @@ impl Devices {
 
     /// Power returns.
     fn restart(&mut self) {
-        let Self { flash, backing, random, .. } = self;
-        for disk in backing.iter_mut().chain([flash]) {
+        let Self { flash, former, backing, random, .. } = self;
+        for disk in backing.iter_mut().chain([flash]).chain(former) {
             disk.lose(random);
             disk.bytes.clone_from(&disk.durable);
         }
@@ -311,14 +313,32 @@ struct World {
     /// The guest's note, which is durable as soon as it is written: `true` if the flash may have newer bytes.
     guest_needs_flash: bool,
     guest_leaves: bool,
+    /// The notes of the other two: `true` if the flash may have newer bytes.
+    need_flash: [bool; 2],
+    exchange: Exchange,
+    /// `true` if the flash is replaced now and then.
+    replaces: bool,
+    /// Replacements that came to their end.
+    replaced: u64,
     next_tag: u64,
     seed: u64,
+}
+
+/// Step of a replacement of the flash, which all volumes take before any takes the next one.
+#[derive(Debug)]
+enum Exchange {
+    Idle,
+    Leaving,
+    Releasing,
+    /// The new flash is set up: its regions, and which volumes use it.
+    Taking(Vec<(Range<u64>, FlashSet)>, [bool; 2]),
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let devices = Devices {
             flash: Disk::new(16 * MIB, 512),
+            former: None,
             backing: [(); 3].map(|()| Disk::new(PAGES * PAGE as u64, PAGE)),
             syncs: SharedSyncs::new(2),
             steps_left: u64::MAX,
@@ -337,6 +357,10 @@ impl World {
             guest: vec![],
             guest_needs_flash: false,
             guest_leaves: false,
+            need_flash: [true; 2],
+            exchange: Exchange::Idle,
+            replaces: false,
+            replaced: 0,
             next_tag: 1,
             seed,
         };
@@ -354,6 +378,7 @@ impl World {
     fn start(&mut self, pages: Vec<Vec<Page>>) -> Result<(), Vec<Vec<Page>>> {
         self.volumes.clear();
         let mut flash = Flash(Rc::clone(&self.devices));
+        self.choose_flash(&mut flash);
         let mut directory = Directory::read(&mut flash).unwrap().expect("it never goes away");
         // Another volume comes and goes.
         let changed = if directory.region("other").is_ok() {
@@ -362,6 +387,9 @@ impl World {
             directory.add(&mut flash, "other", 2 * MIB)
         };
         if changed.is_err() || self.forget_guest(&mut flash, &mut directory).is_err() {
+            return Err(pages);
+        }
+        if self.remake_regions(&mut flash, &mut directory).is_err() {
             return Err(pages);
         }
         self.guest_leaves = false;
@@ -388,6 +416,136 @@ impl World {
         self.guest = pages.next().unwrap_or_default();
         self.devices.borrow_mut().syncs = SharedSyncs::new(self.volumes.len());
         Ok(())
+    }
+
+    /// Choose the flash that the notes name. If they name none, the one that was replaced is as good, and better if
+    /// the new one was not set up.
+    fn choose_flash(&mut self, flash: &mut Flash) {
+        self.exchange = Exchange::Idle;
+        let is_set_up = matches!(Directory::read(flash), Ok(Some(_)));
+        let drawn = self.below(2) == 0;
+        let mut devices = self.devices.borrow_mut();
+        let former = devices.former.take();
+        if let Some(former) = former.filter(|_| self.need_flash == [false; 2])
+            && (drawn || !is_set_up)
+        {
+            devices.flash = former;
+        }
+    }
+
+    /// Make the regions of volumes again whose notes need no flash, as a start does.
+    fn remake_regions(
+        &mut self,
+        flash: &mut Flash,
+        directory: &mut Directory,
+    ) -> Result<(), FlashError> {
+        for (number, name) in NAMES.into_iter().enumerate().take(GUEST) {
+            if self.need_flash[number] {
+                continue;
+            }
+            let failed = |error: DirectoryError| FlashError::Directory(Box::new(error));
+            if let Ok(region) = directory.region(name) {
+                if !directory.is_new(flash, name).map_err(failed)? {
+                    let found = FlashSet::read(&mut Section::new(flash, region))?;
+                    assert_eq!(found.contents().dirty_pages, 0, "it would have to be kept");
+                }
+                directory.remove(flash, name).map_err(failed)?;
+            }
+            let bytes = layout(number, self.seed).flash_bytes();
+            directory.add(flash, name, bytes).map_err(failed)?;
+            set_up(flash, directory, (number, self.seed), self.next_tag)?;
+            self.next_tag += 1;
+            self.need_flash[number] = true;
+        }
+        Ok(())
+    }
+
+    /// Take the next step of a replacement of the flash, or begin one by a draw; `None` if the power is cut.
+    fn replace_flash(&mut self) -> Option<()> {
+        let later = |shard: &mut Shard| shard.tick(Nanos(shard.now().0 + 60_000_000));
+        match &mut self.exchange {
+            Exchange::Idle => {
+                let begins = self.volumes.len() == GUEST && self.below(10) == 0;
+                if begins {
+                    self.exchange = Exchange::Leaving;
+                }
+            }
+            Exchange::Leaving => {
+                for volume in &mut self.volumes {
+                    later(&mut volume.shard);
+                    volume.shard.leave_flash();
+                }
+                let have_left = self.volumes.iter().all(|volume| volume.shard.has_left_flash());
+                let next = self.need_flash.iter_mut().find(|needs| **needs);
+                match next.filter(|_| have_left) {
+                    Some(needs) => {
+                        // A note is durable as soon as it is written.
+                        self.devices.borrow_mut().step().ok()?;
+                        *needs = false;
+                    }
+                    None if have_left => self.exchange = Exchange::Releasing,
+                    None => {}
+                }
+            }
+            Exchange::Releasing => {
+                for volume in &mut self.volumes {
+                    later(&mut volume.shard);
+                    if volume.shard.has_left_flash() {
+                        volume.shard.release_flash();
+                    }
+                    volume.shard.leave_flash();
+                }
+                if self.volumes.iter().all(|volume| volume.shard.is_flash_released()) {
+                    self.set_up_new_flash()?;
+                }
+            }
+            Exchange::Taking(..) => self.take_new_flash()?,
+        }
+        Some(())
+    }
+
+    fn set_up_new_flash(&mut self) -> Option<()> {
+        let new = Disk::new(16 * MIB, 512);
+        {
+            let mut devices = self.devices.borrow_mut();
+            let former = std::mem::replace(&mut devices.flash, new);
+            devices.former = Some(former);
+            devices.syncs = SharedSyncs::new(2);
+        }
+        let mut flash = Flash(Rc::clone(&self.devices));
+        let sizes = [0, 1].map(|number| (NAMES[number], layout(number, self.seed).flash_bytes()));
+        let directory = Directory::set_up(&mut flash, &sizes).ok()?;
+        let mut parts = vec![];
+        for (number, name) in NAMES.into_iter().enumerate().take(GUEST) {
+            let set = set_up(&mut flash, &directory, (number, self.seed), self.next_tag).ok()?;
+            parts.push((directory.region(name).unwrap(), set));
+        }
+        self.next_tag += 1;
+        self.exchange = Exchange::Taking(parts, [false; 2]);
+        Some(())
+    }
+
+    fn take_new_flash(&mut self) -> Option<()> {
+        let Exchange::Taking(parts, taken) = &mut self.exchange else { return Some(()) };
+        if let Some(needs) = self.need_flash.iter_mut().find(|needs| !**needs) {
+            self.devices.borrow_mut().step().ok()?;
+            *needs = true;
+            return Some(());
+        }
+        // From the first note on that names the new flash, no start takes the former one.
+        self.devices.borrow_mut().former = None;
+        let number = taken.iter().position(|is_taken| !is_taken).unwrap();
+        let (region, set) = &parts[number];
+        let Options { policy, flash_pages, .. } = Volume::options(number, self.seed);
+        let volume = &mut self.volumes[number];
+        volume.shard.take_flash(flash_pages, policy, &set.flashes()[0]).unwrap();
+        volume.region = region.clone();
+        taken[number] = true;
+        if *taken == [true; 2] {
+            self.replaced += 1;
+            self.exchange = Exchange::Idle;
+        }
+        Some(())
     }
 
     /// Remove the region of a guest that needs none: it was added or removed when the power was cut.
@@ -518,8 +676,12 @@ impl World {
             if self.below(3) == 0 && !self.turn(false) {
                 return;
             }
+            if self.replaces && self.below(2) == 0 && self.replace_flash().is_none() {
+                return;
+            }
             let is_due = self.below(if self.guest_leaves { 2 } else { 30 }) == 0;
-            if is_due && self.change_guest().is_none() {
+            let may_change = matches!(self.exchange, Exchange::Idle);
+            if is_due && may_change && self.change_guest().is_none() {
                 return;
             }
         }
@@ -576,6 +738,22 @@ fn what_was_flushed_survives_every_power_cut_while_volumes_come_and_go() {
             world.crash();
         }
     }
+}
+
+#[test]
+fn what_was_flushed_survives_every_power_cut_while_the_flash_is_replaced() {
+    let mut replaced = 0;
+    for seed in 0..60 {
+        let mut world = World::new(seed);
+        world.replaces = true;
+        for _ in 0..5 {
+            let steps = 1 + world.below(600);
+            world.live(steps);
+            world.crash();
+        }
+        replaced += world.replaced;
+    }
+    assert!(replaced > 50, "{replaced}");
 }
 
 #[test]

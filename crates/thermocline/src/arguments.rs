@@ -456,7 +456,7 @@ pub(crate) struct ServeOptions {
     /// Start with one device of a mirrored flash if the other one is missing or outdated
     #[arg(long)]
     pub(crate) degraded: bool,
-    /// Copy a mirrored flash to its other device first, if that is blank or outdated
+    /// Copy a mirrored flash to its other device while clients are served, if that is blank or outdated
     #[arg(long)]
     pub(crate) resilver: bool,
 }

@@ -343,6 +343,14 @@ impl<D: Driver> Driver for JointDriver<D> {
         }
     }
 
+    fn close_flash(&mut self) {
+        self.inner.close_flash();
+        // Results of syncs of the flash come no more.
+        if let Some(former) = self.syncs[Device::Flash as usize].take() {
+            let _is_closed_with_it = epoll::delete(&self.wake, former.wake());
+        }
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.can_sleep.then(|| self.wake.as_fd())
     }

@@ -78,6 +78,9 @@ pub trait Driver {
         None
     }
 
+    /// Closes the flash, if the driver has one: no operation on it is in flight, and none comes.
+    fn close_flash(&mut self) {}
+
     /// Tells the backing store that a page has left RAM, where it lies there, in bytes, and its content if it
     /// is offered. A driver starts what it was given before in front of that, and what it is given later
     /// behind it.

@@ -73,6 +73,10 @@ impl<F: Driver, B: Driver> Driver for SplitDriver<F, B> {
         self.backing.next_allocation()
     }
 
+    fn close_flash(&mut self) {
+        self.flash.close_flash();
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.wakes.descriptor())
     }

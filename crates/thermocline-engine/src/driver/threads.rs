@@ -99,7 +99,11 @@ impl ThreadDriver {
 
     /// Serves another flash from now on, and closes the one before. No operation on that is in flight.
     pub fn set_flash(&mut self, flash: DeviceFile) {
-        *self.shared.flash.write().unwrap_or_else(PoisonError::into_inner) = Some(flash);
+        self.put_flash(Some(flash));
+    }
+
+    fn put_flash(&self, flash: Option<DeviceFile>) {
+        *self.shared.flash.write().unwrap_or_else(PoisonError::into_inner) = flash;
     }
 
     fn take(&mut self, completion: Completion, done: &mut Vec<Completion>) {
@@ -158,6 +162,10 @@ impl Driver for ThreadDriver {
             self.take(completion, done);
         }
         self.poll(done);
+    }
+
+    fn close_flash(&mut self) {
+        self.put_flash(None);
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -143,10 +143,14 @@ impl UringDriver {
     /// # Panics
     /// If an operation on the flash is in flight.
     pub fn set_flash(&mut self, flash: DeviceFile) {
+        self.assert_flash_is_free();
+        self.flash = Some(flash);
+    }
+
+    fn assert_flash_is_free(&self) {
         let is_free = self.waiting.iter().all(|operation| operation.device != Device::Flash)
             && self.in_flight.iter().all(|(_, flying)| flying.device != Device::Flash);
         assert!(is_free, "nothing is in flight on the old flash");
-        self.flash = Some(flash);
     }
 
     fn device(&self, device: Device) -> Option<&DeviceFile> {
@@ -394,6 +398,11 @@ impl Driver for UringDriver {
                 self.pause();
             }
         }
+    }
+
+    fn close_flash(&mut self) {
+        self.assert_flash_is_free();
+        self.flash = None;
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -32,6 +32,17 @@ impl Wakes {
         Ok(Self { all, is_complete: descriptors.iter().all(Option::is_some) })
     }
 
+    /// Adds the descriptor of one more driver, which leaves when it is closed.
+    ///
+    /// # Errors
+    /// If the operating system reports an error.
+    pub(super) fn add(&mut self, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.is_complete &= descriptor.is_some();
+        descriptor.map_or(Ok(()), |descriptor| {
+            Ok(epoll::add(&self.all, descriptor, EventData::new_u64(0), EventFlags::IN)?)
+        })
+    }
+
     /// Sleep for a while, unless a driver has something, or has no descriptor.
     pub(super) fn sleep(&self) {
         if self.is_complete {

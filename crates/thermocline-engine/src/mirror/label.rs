@@ -24,7 +24,8 @@ pub struct Label {
     pub pair: Uuid,
     /// Which of the two it is.
     pub member: Member,
-    /// A member of a lower generation lacks what was acknowledged; 0 if the set-up of the pair did not end.
+    /// A member of a lower generation lacks what was acknowledged; 0 if the set-up of the pair did not end, or the
+    /// device is being copied.
     pub generation: u64,
     /// `true` if it went on without the other one in this generation.
     pub is_alone: bool,
@@ -146,13 +147,22 @@ impl Label {
         Ok(())
     }
 
-    /// Erases the label durably: the device is no member from then on.
+    /// Makes the device count as blank, durably, whatever it holds: it is no member of any pair from then on.
     ///
     /// # Errors
     /// If the device fails.
     pub fn erase(storage: &mut dyn Storage) -> io::Result<()> {
+        // Of no pair: beside a member of the same, it would look like a set-up that was cut off.
+        let blank = Self {
+            pair: Uuid::nil(),
+            member: Member::First,
+            generation: 0,
+            is_alone: false,
+            content_bytes: 0,
+        };
+        let block = blank.encode();
         for place in places() {
-            storage.write_at(place, &[0; BLOCK_BYTES])?;
+            storage.write_at(place, &block)?;
         }
         storage.sync()
     }
@@ -166,6 +176,7 @@ fn places() -> [u64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror::FoundMember;
     use crate::storage::memory::Memory;
 
     /// A device that loses power after a number of bytes.
@@ -254,6 +265,8 @@ mod tests {
         device.0.fill(b'x');
         assert_eq!(Label::read(&mut device).unwrap(), Err(NoLabel::Foreign));
         Label::erase(&mut device).unwrap();
-        assert_eq!(Label::read(&mut device).unwrap(), Err(NoLabel::Blank));
+        let found = Label::read(&mut device).unwrap().unwrap();
+        assert!(found.generation == 0 && found.pair.is_nil(), "{found:?}");
+        assert!(FoundMember::Labelled(found).is_unused());
     }
 }

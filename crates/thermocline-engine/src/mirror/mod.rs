@@ -9,25 +9,26 @@
 //!   generation is never a source of pages ([`Pairing::choose`]).
 //! * A power failure may leave one member ahead of the other, by what was not acknowledged. A start first makes
 //!   them alike ([`reconcile()`]); at each step, each of them alone is a flash that can be recovered.
-//! * A new member gets a copy of what the other one holds ([`resilver()`]). Its label is written last: until then
-//!   it counts as absent.
+//! * A device that [joins](Joining) gets a copy of what the members hold while they are used. Its label is written
+//!   last: until then it counts as blank.
 
 use std::io;
 
+mod joining;
 mod label;
+mod ledger;
 mod pairing;
 mod reconcile;
-mod resilver;
 mod state;
 mod storage;
 
+pub use self::joining::{Joining, Left, content_bytes};
 pub use self::label::{Label, MEMBER_HEAD_BYTES};
 pub use self::pairing::{Asked, FoundMember, MirrorError, Noted, Pairing, Place};
 pub use self::reconcile::reconcile;
-pub use self::resilver::{Resilvered, resilver};
-pub(crate) use self::state::StillUsed;
-pub use self::state::{Keeper, Mirror};
-pub use self::storage::MirrorStorage;
+pub use self::state::{InUse, Keeper, Lane, Mirror};
+pub(crate) use self::state::{StillUsed, Writer};
+pub use self::storage::{Lanes, MirrorStorage};
 use crate::operation::{DeviceError, Member};
 
 /// Bytes that follow one another on one member, and then on the other. Regions begin at multiples of twice

@@ -353,7 +353,8 @@ impl Pairing {
         if one.pair != other.pair {
             return Err(MirrorError::Mixed { pairs: [one.pair, other.pair] });
         }
-        if one.member == other.member {
+        // One that was replaced is as outdated as one that failed.
+        if one.member == other.member && one.generation == other.generation {
             return Err(MirrorError::Twice);
         }
         let (place, label) = if other.generation > one.generation { (1, other) } else { (0, one) };

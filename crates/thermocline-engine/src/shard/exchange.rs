@@ -52,6 +52,8 @@ pub(super) struct Leaving {
     policy: PolicyOptions,
     /// Time of the last search for dirty pages.
     looked_at: Nanos,
+    /// Number of the first records that say durably that nothing is dirty, once nothing is.
+    freed: Option<u64>,
 }
 
 /// Pages that were durable on a flash that failed, and that the disk may lack.
@@ -70,6 +72,7 @@ impl Shard {
     /// on making durable on disk what was durable on that flash.
     pub fn leave_flash(&mut self) {
         self.settle_owed();
+        self.free_left_slots();
         if !self.may_use_slots() {
             return;
         }
@@ -77,6 +80,7 @@ impl Shard {
             flash_pages: self.options.flash_pages,
             policy: self.options.policy.clone(),
             looked_at: Nanos(0),
+            freed: None,
         }));
         self.options.flash_pages = 0;
         let live: Vec<SlotId> = self.slots.live().collect();
@@ -103,16 +107,40 @@ impl Shard {
         self.set_policy(policy)
     }
 
-    /// Return `true` if the disk durably has everything that the flash has, and nothing is on its way
-    /// there.
+    /// Return `true` if the disk durably has everything that the flash has, which says so durably, and nothing is
+    /// on its way there.
     pub fn has_left_flash(&self) -> bool {
+        let FlashUse::Leaving(leaving) = &self.flash else { return false };
+        // A start that finds the flash of several volumes without need for this one looks for dirty pages.
+        let is_said = leaving.freed.is_some_and(|records| self.journal.durable() >= records);
+        is_said && !self.awaits_epoch && self.is_all_written_back()
+    }
+
+    /// Return `true` if nothing on the flash is dirty but pages that are lost.
+    fn is_all_written_back(&self) -> bool {
         let [_, dirty] = self.slots.live_and_dirty();
         let lost = self.lost.iter().filter(|&&page| {
             let slot = self.entry(page).and_then(|id| self.entries[id].slot);
             slot.is_some_and(|slot| self.slots.slot(slot).is_dirty())
         });
-        let has_all = dirty as usize == lost.count() && !self.slots.is_writing();
-        matches!(self.flash, FlashUse::Leaving(_)) && !self.awaits_epoch && has_all
+        dirty as usize == lost.count() && !self.slots.is_writing()
+    }
+
+    /// Make durable on the flash that is being left that nothing there is dirty, once that is so.
+    fn free_left_slots(&mut self) {
+        let is_all_written_back = self.is_all_written_back();
+        let FlashUse::Leaving(leaving) = &mut self.flash else { return };
+        if is_all_written_back && leaving.freed.is_none() {
+            leaving.freed = Some(self.journal.appended());
+        }
+        if leaving.freed.is_some_and(|records| self.journal.durable() < records) {
+            self.want_commit();
+        }
+    }
+
+    /// Return `true` if it has no flash, or gave up the one that it had.
+    pub const fn has_given_up_flash(&self) -> bool {
+        !self.flash.works()
     }
 
     /// Gives up the flash that it has left: from now on what is acknowledged as durable is on disk alone.
@@ -191,6 +219,7 @@ impl Shard {
 
     /// Sends what is dirty on flash to disk while the flash is being left.
     pub(super) fn write_back_flash(&mut self) {
+        self.free_left_slots();
         let (now, is_busy) = (self.now, self.write_backs.is_busy());
         let FlashUse::Leaving(leaving) = &mut self.flash else { return };
         if is_busy || now.0 < leaving.looked_at.0 + LOOK_INTERVAL.0 {

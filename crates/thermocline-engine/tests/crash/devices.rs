@@ -12,7 +12,7 @@ use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::Completion;
 use thermocline_engine::driver::memory::transfer;
 use thermocline_engine::{
-    Device, DeviceError, Frames, Layout, Member, Operation, OperationKind, ShardMap, SharedSyncs,
+    Device, DeviceError, Frames, Lane, Layout, Operation, OperationKind, ShardMap, SharedSyncs,
     Storage,
 };
 
@@ -31,10 +31,10 @@ pub(crate) struct Devices {
     pub(crate) first_bytes: u64,
     pub(crate) in_flight: Vec<Flying>,
     pub(crate) shards: usize,
-    /// The second member of the flash; its regions follow those of the first one.
+    /// The devices of a mirrored flash; the regions of each follow those of the one before.
     pub(crate) mirrored: Option<Rc<RefCell<Mirrored>>>,
     /// Syncs that several shards ask for, per device.
-    joint: [Joint; 3],
+    joint: [Joint; 4],
     pub(crate) time: u64,
     /// The clock of the world, for operations that hang.
     pub(crate) now_ns: u64,
@@ -120,8 +120,8 @@ impl Joint {
 pub(crate) struct Flying {
     /// Shard that asked for it; `None` if it is a sync for several shards.
     pub(crate) shard: Option<usize>,
-    /// Member of the flash.
-    pub(crate) member: Member,
+    /// Device of the flash, of several.
+    pub(crate) unit: usize,
     /// Copies of the devices share it; only the original completes it.
     pub(crate) operation: Rc<Operation>,
     started: u64,
@@ -149,7 +149,7 @@ impl Devices {
             in_flight: vec![],
             shards: map.shards(),
             mirrored: None,
-            joint: [(); 3].map(|()| Joint::new(map.shards())),
+            joint: [(); 4].map(|()| Joint::new(map.shards())),
             time: 0,
             now_ns: 0,
             operations_left: u64::MAX,
@@ -195,37 +195,36 @@ impl Devices {
     pub(crate) fn start(&mut self, shard: usize, frames: &Frames, operation: Operation) {
         let mirrored = self.mirrored.clone().filter(|_| operation.device == Device::Flash);
         let Some(mirrored) = mirrored else {
-            return self.start_on(Member::First, shard, frames, operation);
+            return self.start_on(0, shard, frames, operation);
         };
         let parts = mirrored.borrow_mut().fans[shard].split(operation);
-        for (member, part) in Member::EACH.into_iter().zip(parts) {
-            if let Some(part) = part {
-                self.start_on(member, shard, frames, part);
-            }
+        for (lane, part) in parts {
+            let unit = mirrored.borrow().unit_of(lane);
+            self.start_on(unit, shard, frames, part);
         }
     }
 
-    fn start_on(&mut self, member: Member, shard: usize, frames: &Frames, operation: Operation) {
+    fn start_on(&mut self, unit: usize, shard: usize, frames: &Frames, operation: Operation) {
         if operation.kind == OperationKind::Sync && self.shards > 1 {
-            let joint = &mut self.joint[joint_of(operation.device, member)];
+            let joint = &mut self.joint[joint_of(operation.device, unit)];
             joint.syncs.ask(shard);
             joint.waiting[shard].push_back(Rc::new(operation));
             self.begin_joint_syncs();
         } else {
-            self.fly(Some(shard), member, frames, operation);
+            self.fly(Some(shard), unit, frames, operation);
         }
     }
 
     /// Begins the syncs for several shards that may begin.
     fn begin_joint_syncs(&mut self) {
-        for (device, member) in JOINT {
-            if self.joint[joint_of(device, member)].syncs.begin() {
-                self.fly(None, member, &Frames::new(1, 4096), Operation::sync(device));
+        for (device, unit) in JOINT {
+            if self.joint[joint_of(device, unit)].syncs.begin() {
+                self.fly(None, unit, &Frames::new(1, 4096), Operation::sync(device));
             }
         }
     }
 
-    fn fly(&mut self, shard: Option<usize>, member: Member, frames: &Frames, operation: Operation) {
+    fn fly(&mut self, shard: Option<usize>, unit: usize, frames: &Frames, operation: Operation) {
         self.time += 1;
         let mut bytes = vec![];
         if is_write(operation.kind) {
@@ -240,7 +239,7 @@ impl Devices {
         let (started, is_dropped, is_refused) = (self.time, false, false);
         self.in_flight.push(Flying {
             shard,
-            member,
+            unit,
             operation: Rc::new(operation),
             started,
             bytes,
@@ -290,13 +289,13 @@ impl Devices {
         if let Some(told) = self.mirrored.as_ref().and_then(|it| it.borrow_mut().next_held()) {
             return Some(told);
         }
-        if let Some((shard, member, operation, result)) = self.tell() {
-            return self.joined(shard, member, operation, result);
+        if let Some((shard, unit, operation, result)) = self.tell() {
+            return self.joined(shard, unit, operation, result);
         }
         let flying = self.choose()?;
         self.time += 1;
         let (shard, operation) = (flying.shard, Rc::clone(&flying.operation));
-        let member = flying.member;
+        let unit = flying.unit;
         let result = if flying.is_refused || self.fails(&flying) {
             let drops = operation.device == Device::Backing || self.mirrored.is_none();
             if operation.kind == OperationKind::Sync && !flying.is_refused && drops {
@@ -309,50 +308,61 @@ impl Devices {
             Ok(())
         };
         if let Some(shard) = shard {
-            return self.joined(shard, member, given_back(operation), result);
+            return self.joined(shard, unit, given_back(operation), result);
         }
-        self.joint[joint_of(operation.device, member)].done(result);
+        self.joint[joint_of(operation.device, unit)].done(result);
         self.begin_joint_syncs();
         None
     }
 
     /// Return the region that an operation of a shard is on.
     fn region_of(&self, flying: &Flying) -> Option<usize> {
-        flying.shard.map(|shard| flying.member as usize * self.shards + shard)
+        flying.shard.map(|shard| flying.unit * self.shards + shard)
     }
 
-    /// Make durable what a member completed before that time.
-    pub(crate) fn sync_member(&mut self, member: Member, time: u64) {
-        let first = member as usize * self.shards;
+    /// Make durable what a device of the flash completed before that time.
+    pub(crate) fn sync_unit(&mut self, unit: usize, time: u64) {
+        let first = unit * self.shards;
         for region in &mut self.regions[first..first + self.shards] {
             region.disk.sync(time);
         }
     }
 
     /// Inform a shard that a sync for several is done, now or later.
-    fn tell(&mut self) -> Option<(usize, Member, Operation, Result<(), DeviceError>)> {
-        for (device, member) in JOINT {
-            let joint = joint_of(device, member);
+    fn tell(&mut self) -> Option<(usize, usize, Operation, Result<(), DeviceError>)> {
+        for (device, unit) in JOINT {
+            let joint = joint_of(device, unit);
             if self.joint[joint].ready.is_empty() || self.random.bits().is_multiple_of(2) {
                 continue;
             }
             let (shard, operation, result) = self.joint[joint].ready.pop_front()?;
-            return Some((shard, member, given_back(operation), result));
+            return Some((shard, unit, given_back(operation), result));
         }
         None
     }
 
-    /// Return the result that a shard gets when a member has done its part.
+    /// Return `true` if a device of the flash has nothing to do.
+    pub(crate) fn is_unit_idle(&self, unit: usize) -> bool {
+        let joint = &self.joint[joint_of(Device::Flash, unit)];
+        let is_elsewhere =
+            |flying: &Flying| flying.unit != unit || flying.operation.device != Device::Flash;
+        self.in_flight.iter().all(is_elsewhere)
+            && joint.ready.is_empty()
+            && joint.waiting.iter().all(VecDeque::is_empty)
+    }
+
+    /// Return the result that a shard gets when a device has done its part.
     fn joined(
         &mut self,
         shard: usize,
-        member: Member,
+        unit: usize,
         operation: Operation,
         result: Result<(), DeviceError>,
     ) -> Option<(usize, Completion)> {
         let mirrored = self.mirrored.clone().filter(|_| operation.device == Device::Flash);
         let Some(mirrored) = mirrored else { return Some((shard, (operation, result))) };
-        let joined = mirrored.borrow_mut().fans[shard].join(member, operation, result);
+        let lane: Lane = mirrored.borrow().lane_of(unit);
+        let joined = mirrored.borrow_mut().fans[shard].join(lane, operation, result);
         joined.map(|completion| (shard, completion))
     }
 
@@ -369,7 +379,7 @@ impl Devices {
 
     fn perform(&mut self, frames: impl Fn(usize) -> Arc<Frames>, flying: Flying) {
         let region = self.region_of(&flying);
-        let Flying { shard, operation, started, bytes, is_dropped, member, .. } = flying;
+        let Flying { shard, operation, started, bytes, is_dropped, unit, .. } = flying;
         let frames = || frames(shard.expect("only syncs are nobody's"));
         let (time, device) = (self.time, operation.device);
         let start = self.start_of(&operation);
@@ -391,7 +401,7 @@ impl Devices {
                 }
             }
             OperationKind::Sync if self.mirrored.is_some() && device == Device::Flash => {
-                self.sync_member(member, started);
+                self.sync_unit(unit, started);
             }
             OperationKind::Sync => {
                 for disk in self.disks(device) {
@@ -541,7 +551,7 @@ impl Devices {
         if std::mem::take(&mut self.is_unreadable_once) {
             self.regions.iter_mut().for_each(|region| region.unreadable.clear());
         }
-        self.joint = [(); 3].map(|()| Joint::new(self.shards));
+        self.joint = [(); 4].map(|()| Joint::new(self.shards));
         self.operations_left = u64::MAX;
         self.was_refused = false;
         // The next process has a connection of its own.
@@ -550,17 +560,14 @@ impl Devices {
 }
 
 /// Devices whose syncs several shards share.
-const JOINT: [(Device, Member); 3] = [
-    (Device::Flash, Member::First),
-    (Device::Backing, Member::First),
-    (Device::Flash, Member::Second),
-];
+const JOINT: [(Device, usize); 4] =
+    [(Device::Flash, 0), (Device::Backing, 0), (Device::Flash, 1), (Device::Flash, 2)];
 
-const fn joint_of(device: Device, member: Member) -> usize {
-    match (device, member) {
-        (Device::Flash, Member::First) => 0,
+const fn joint_of(device: Device, unit: usize) -> usize {
+    match (device, unit) {
+        (Device::Flash, 0) => 0,
         (Device::Backing, _) => 1,
-        (Device::Flash, Member::Second) => 2,
+        (Device::Flash, unit) => unit + 1,
     }
 }
 

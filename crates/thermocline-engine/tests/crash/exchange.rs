@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_core::WriteMiss;
-use thermocline_engine::{Event, FlashSet, Shard};
+use thermocline_core::random::SplitMix64;
+use thermocline_engine::{Event, FlashSet, PolicyOptions, Shard};
 
 use crate::devices::FlashStorage;
 use crate::growth::owner;
 use crate::policies::{entries, policy};
 use crate::world::World;
 
-/// Progress of an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Progress of an exchange. Each shard takes a step when its thread comes to it.
+#[derive(Debug)]
 pub(crate) enum Exchange {
     /// None is under way.
     Idle,
@@ -22,6 +23,17 @@ pub(crate) enum Exchange {
     Leaving,
     /// The note says that the backing store has all, and no start uses the old flash.
     Left,
+    /// The note names another flash, which shards take: how many of them are left.
+    Taking(Box<Taking>),
+}
+
+/// A new flash, and who takes it.
+#[derive(Debug)]
+pub(crate) struct Taking {
+    flash: FlashSet,
+    policy: PolicyOptions,
+    /// Shards that have not taken it.
+    left: Vec<usize>,
 }
 
 /// `true` if the flash in use failed, as the note says before anything else is acknowledged.
@@ -47,7 +59,10 @@ impl Failed {
 impl World {
     /// Takes a step of an exchange, or begins one by a draw.
     pub(crate) fn exchange(&mut self) -> Result<(), String> {
-        if self.exchange == Exchange::Idle {
+        if let Exchange::Taking(_) = self.exchange {
+            return self.take_part();
+        }
+        if let Exchange::Idle = self.exchange {
             // A flash that failed is replaced sooner than one that works.
             let seldom = if self.shards.has_failed() { 3 } else { 80 };
             if self.below(seldom) > 0 || !self.unverified.is_empty() {
@@ -57,7 +72,7 @@ impl World {
         }
         // A server refuses to forget lost pages. By a draw it changes its mind.
         let stays = !self.shards.lost_pages().is_empty() || self.below(400) == 0;
-        if stays && self.exchange == Exchange::Leaving {
+        if stays && matches!(self.exchange, Exchange::Leaving) {
             self.exchange = Exchange::Idle;
             return self
                 .shards
@@ -67,9 +82,15 @@ impl World {
         }
         if self.shards.has_left_flash() {
             self.exchange = Exchange::Left;
-            self.shards.each().for_each(Shard::release_flash);
         }
-        self.shards.each().for_each(Shard::leave_flash);
+        let may_release = matches!(self.exchange, Exchange::Left);
+        let mut random = SplitMix64::new(self.random.bits());
+        for shard in self.shards.each() {
+            if may_release && shard.has_left_flash() && random.bits().is_multiple_of(3) {
+                shard.release_flash();
+            }
+            shard.leave_flash();
+        }
         if stays || !self.shards.is_flash_released() {
             return Ok(());
         }
@@ -86,16 +107,34 @@ impl World {
         let entries = entries();
         let entry = entries[self.below(entries.len() as u64) as usize];
         let policy = policy(entry, WriteMiss::Fetch);
-        let taken = self.shards.take_flash(&self.plan.options, &policy, &flash);
-        taken.map_err(|error| error.to_string())?;
         self.owner = owner(&flash);
-        self.exchange = Exchange::Idle;
+        let left = (0..self.plan.map().shards()).collect();
+        self.shards.watch();
+        self.exchange = Exchange::Taking(Box::new(Taking { flash, policy, left }));
+        self.take_part()?;
         // What only RAM and the old flash had would be missed soon after.
         let fails_soon = self.below(3) == 0;
         let operations = 1 + self.below(10);
         let left = &mut self.devices.borrow_mut().operations_left;
         if fails_soon && *left < u64::MAX / 2 {
             *left = (*left).min(operations);
+        }
+        Ok(())
+    }
+
+    /// Has one of the shards take the new flash.
+    fn take_part(&mut self) -> Result<(), String> {
+        let drawn = self.below(4) as usize;
+        let Exchange::Taking(taking) = &mut self.exchange else { return Ok(()) };
+        if drawn == 0 && taking.left.len() > 1 {
+            return Ok(());
+        }
+        let shard = taking.left.swap_remove(drawn % taking.left.len());
+        let Taking { flash, policy, left } = &**taking;
+        let taken = self.shards.take_flash(shard, &self.plan.options, policy, flash);
+        taken.map_err(|error| error.to_string())?;
+        if left.is_empty() {
+            self.exchange = Exchange::Idle;
         }
         Ok(())
     }
@@ -117,7 +156,8 @@ impl World {
 
     /// Return `true` if the next start goes on with the flash, by what the note says.
     pub(crate) fn is_flash_named(&self) -> bool {
-        let is_used = self.shards.has_flash() || self.exchange == Exchange::Leaving;
+        let is_leaving = matches!(self.exchange, Exchange::Leaving | Exchange::Taking(_));
+        let is_used = self.shards.has_flash() || is_leaving;
         is_used && !self.shards.has_failed()
     }
 

@@ -175,7 +175,7 @@ impl Devices {
         if operation.device == Device::Flash
             && let Some(mirrored) = &self.mirrored
         {
-            return mirrored.borrow().fails(flying.member, self.time);
+            return mirrored.borrow().fails(flying.unit, self.time);
         }
         let is_sync = operation.kind == OperationKind::Sync;
         match operation.device {

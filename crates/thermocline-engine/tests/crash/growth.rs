@@ -19,7 +19,7 @@ impl World {
     /// Grows by a draw, or tries again what failed.
     pub(crate) fn grow(&mut self) -> Result<(), String> {
         let is_ready =
-            self.unverified.is_empty() && self.exchange == Exchange::Idle && !self.is_early;
+            self.unverified.is_empty() && matches!(self.exchange, Exchange::Idle) && !self.is_early;
         if !is_ready || self.below(60) > 0 {
             return Ok(());
         }

@@ -1,16 +1,20 @@
-//! A flash of two devices, of which one fails, disappears, or comes back as it was before.
+//! A flash of two devices, of which one fails, disappears, or comes back as it was before; and a third device, which
+//! joins while the engine runs.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::Completion;
 use thermocline_engine::driver::mirror::Fan;
 use thermocline_engine::{
-    Asked, Begin, Flash, FlashError, FlashSet, FoundMember, Keeper, Label, Member, Mirror,
-    MirrorError, MirrorStorage, Noted, Pairing, Shard, Storage, Uuid, reconcile, resilver,
+    Asked, Begin, Flash, FlashError, FlashSet, FoundMember, Joining, Keeper, Label, Lane, Lanes,
+    Left, Member, Mirror, MirrorError, MirrorStorage, Noted, Pairing, Shard, Storage, Uuid,
+    reconcile,
 };
 
 use crate::devices::{Devices, Region};
@@ -20,17 +24,50 @@ use crate::world::World;
 /// Number of operations of which one begins a failure.
 const FAILURES: u64 = 400;
 
-/// Operations between the failures of two members: no operation shall see both.
+/// Operations between the failures of two devices: no operation shall see both.
 const REST: u64 = 500;
 
-/// The labels of the members, and the note.
+/// Devices: two that are configured, and a spare one.
+const UNITS: usize = 3;
+
+/// Copies that were begun, and those that ended with a device in use.
+pub(crate) static JOINS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// The labels of the devices, and the note.
 #[derive(Debug)]
 struct Labels {
-    each: [Label; 2],
+    each: [Label; UNITS],
+    /// The devices that are the members.
+    members: [usize; 2],
+    /// The devices that operations reach, by their lanes.
+    lanes: BTreeMap<Lane, usize>,
     noted: Noted,
     /// `true` if the note can be written only now and then.
     is_note_stubborn: bool,
+    /// Labels and notes that are written before the power fails.
+    left: u64,
+    /// A device that fails the write of its label, which may have come through.
+    refuses: Option<usize>,
     random: SplitMix64,
+}
+
+impl Labels {
+    /// Count what is written, unless the power failed.
+    fn step(&mut self) -> io::Result<()> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 { Err(io::Error::other("the power failed")) } else { Ok(()) }
+    }
+
+    fn label(&mut self, member: Member, generation: u64, is_alone: bool) -> io::Result<()> {
+        self.step()?;
+        let unit = self.members[member as usize];
+        let is_refused = self.refuses == Some(unit);
+        if !is_refused || self.random.bits().is_multiple_of(2) {
+            let label = &mut self.each[unit];
+            (label.member, label.generation, label.is_alone) = (member, generation, is_alone);
+        }
+        if is_refused { Err(io::Error::other("the device fails")) } else { Ok(()) }
+    }
 }
 
 /// Writes labels and the note.
@@ -44,10 +81,7 @@ impl LabelKeeper {
 
 impl Keeper for LabelKeeper {
     fn label(&mut self, survivor: Member, generation: u64) -> io::Result<()> {
-        let mut labels = self.lock();
-        let label = &mut labels.each[survivor as usize];
-        (label.generation, label.is_alone) = (generation, true);
-        Ok(())
+        self.lock().label(survivor, generation, true)
     }
 
     fn note(&mut self, survivor: Member, generation: u64) -> io::Result<()> {
@@ -55,26 +89,67 @@ impl Keeper for LabelKeeper {
         if labels.is_note_stubborn && labels.random.bits().is_multiple_of(2) {
             return Err(io::Error::other("the note cannot be written now"));
         }
+        labels.step()?;
         labels.noted = Noted { generation, alone: Some(survivor) };
         Ok(())
     }
+
+    fn joins(&mut self, member: Member, lane: Lane) {
+        let mut labels = self.lock();
+        labels.members[member as usize] = labels.lanes[&lane];
+    }
+
+    fn label_both(&mut self, member: Member, generation: u64) -> io::Result<()> {
+        self.lock().label(member, generation, false)
+    }
+
+    fn note_both(&mut self, generation: u64) {
+        let mut labels = self.lock();
+        if labels.step().is_ok() {
+            labels.noted = Noted { generation, alone: None };
+        }
+    }
 }
 
-/// The members while an engine uses them.
-#[derive(Debug)]
+/// A copy under way.
+struct Copying {
+    joining: Joining,
+    lane: Lane,
+    unit: usize,
+    has_read: bool,
+}
+
+/// The devices while an engine uses them.
 pub(crate) struct Mirrored {
     mirror: Arc<Mirror>,
+    labels: Arc<Mutex<Labels>>,
     pub(crate) fans: Vec<Fan>,
-    /// Time until which each member fails everything.
-    fails_until: [u64; 2],
+    /// Time until which each device fails everything.
+    fails_until: [u64; UNITS],
+    copying: Option<Copying>,
+    /// The device that is to join.
+    wants_join: Option<usize>,
     random: SplitMix64,
 }
 
+impl std::fmt::Debug for Mirrored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirrored").field("fans", &self.fans).finish_non_exhaustive()
+    }
+}
+
 impl Mirrored {
-    fn new(mirror: &Arc<Mirror>, shards: usize, seed: u64) -> Self {
-        let fans = (0..shards).map(|_| Fan::new(Arc::clone(mirror))).collect();
-        let (mirror, random) = (Arc::clone(mirror), SplitMix64::new(seed));
-        Self { mirror, fans, fails_until: [0; 2], random }
+    fn new(run: &Run, mirror: &Arc<Mirror>, shards: usize, region_bytes: u64, seed: u64) -> Self {
+        let fan = |shard| Fan::new(Arc::clone(mirror), shard * region_bytes);
+        Self {
+            mirror: Arc::clone(mirror),
+            labels: Arc::clone(&run.labels),
+            fans: (0..shards as u64).map(fan).collect(),
+            fails_until: [0; UNITS],
+            copying: None,
+            wants_join: run.wants_join,
+            random: SplitMix64::new(seed),
+        }
     }
 
     pub(crate) fn has_held(&self) -> bool {
@@ -86,36 +161,218 @@ impl Mirrored {
         fans.find_map(|(shard, fan)| fan.next_held().map(|done| (shard, done)))
     }
 
-    pub(crate) const fn fails(&self, member: Member, time: u64) -> bool {
-        time < self.fails_until[member as usize]
+    /// Return the device in a lane.
+    pub(crate) fn unit_of(&self, lane: Lane) -> usize {
+        self.labels.lock().unwrap().lanes[&lane]
     }
 
-    /// Lets a member fail now and then, for some operations or for good; never both.
+    /// Return the lane that a device had last.
+    pub(crate) fn lane_of(&self, unit: usize) -> Lane {
+        let labels = self.labels.lock().unwrap();
+        let mut lanes = labels.lanes.iter().rev();
+        *lanes.find(|(_, other)| **other == unit).expect("it has a lane").0
+    }
+
+    pub(crate) const fn fails(&self, unit: usize, time: u64) -> bool {
+        time < self.fails_until[unit]
+    }
+
+    /// Lets a device fail now and then, for some operations or for good; never both members.
     pub(crate) fn misbehave(&mut self, time: u64) {
-        let is_well = self.fails_until.iter().all(|until| time >= until.saturating_add(REST));
-        if !is_well || !self.mirror.has_both() || !self.random.bits().is_multiple_of(FAILURES) {
+        let used = self.units_in_use();
+        let is_well = |unit: &usize| time >= self.fails_until[*unit].saturating_add(REST);
+        // A device that joins fails more often, and mostly for a moment.
+        let is_joining = self.mirror.in_use().joining().is_some();
+        let (seldom, lengths) = if is_joining {
+            (FAILURES / 4, [1, 1, 2, 5, u64::MAX])
+        } else {
+            (FAILURES, [1, 5, 50, u64::MAX, u64::MAX])
+        };
+        if !used.iter().all(is_well) || !self.random.bits().is_multiple_of(seldom) {
             return;
         }
-        let lengths = [1, 5, 50, u64::MAX, u64::MAX];
         let length = lengths[(self.random.bits() % 5) as usize];
-        let member = (self.random.bits() % 2) as usize;
-        self.fails_until[member] = time.saturating_add(length);
+        // The only member does not fail.
+        let has_others =
+            self.mirror.has_both() && (!is_joining || self.random.bits().is_multiple_of(4));
+        let first = if has_others { 0 } else { used.len() - usize::from(is_joining) };
+        if let Some(candidates) = used.get(first..).filter(|candidates| !candidates.is_empty()) {
+            let unit = candidates[(self.random.bits() % candidates.len() as u64) as usize];
+            self.fails_until[unit] = time.saturating_add(length);
+        }
+    }
+
+    /// Return the devices that are members, and the one that joins.
+    fn units_in_use(&self) -> Vec<usize> {
+        let now = self.mirror.in_use();
+        let members = Member::EACH.into_iter().filter_map(|member| now.lane_of(member));
+        members.chain(now.joining()).map(|lane| self.unit_of(lane)).collect()
+    }
+
+    /// Return a device that may join.
+    fn spare(&mut self) -> Option<usize> {
+        if let Some(wanted) = self.wants_join.take() {
+            return Some(wanted);
+        }
+        // A missing member is replaced sooner than one that works.
+        let seldom = if self.mirror.has_both() { 150 } else { 40 };
+        let used = self.units_in_use();
+        let spare = (0..UNITS).find(|unit| !used.contains(unit) && self.fails_until[*unit] == 0);
+        spare.filter(|_| self.random.bits().is_multiple_of(seldom))
     }
 }
 
-/// The content of one member, for recovery.
+impl World {
+    /// Takes a step of the copy for a device that joins, or begins one by a draw.
+    pub(crate) fn join_device(&mut self) {
+        let mirrored = self.devices.borrow().mirrored.clone();
+        let Some(mirrored) = mirrored else { return };
+        let copying = mirrored.borrow_mut().copying.take();
+        let Some(mut copying) = copying else {
+            let unit = mirrored.borrow_mut().spare();
+            if let Some(unit) = unit {
+                self.begin_join(&mut mirrored.borrow_mut(), unit);
+            }
+            return;
+        };
+        if self.below(4) > 0 {
+            mirrored.borrow_mut().copying = Some(copying);
+            return;
+        }
+        let (mirror, labels) = {
+            let mirrored = mirrored.borrow();
+            (Arc::clone(&mirrored.mirror), Arc::clone(&mirrored.labels))
+        };
+        let ended = self.copy_step(&mirror, &labels, &mut copying);
+        let is_over = match ended {
+            Ok(is_over) => is_over,
+            // It failed, or the power did.
+            Err(_) => {
+                mirror.end_join(copying.lane);
+                true
+            }
+        };
+        if labels.lock().unwrap().left == 0 {
+            self.devices.borrow_mut().operations_left = 0;
+        }
+        if !is_over {
+            mirrored.borrow_mut().copying = Some(copying);
+        }
+    }
+
+    fn begin_join(&mut self, mirrored: &mut Mirrored, unit: usize) {
+        if !self.devices.borrow().is_unit_idle(unit) {
+            mirrored.wants_join = Some(unit);
+            return;
+        }
+        let Some(lane) = mirrored.mirror.next_lane() else { return };
+        let replaced = Member::EACH[self.below(2) as usize];
+        let mut devices = self.devices.borrow_mut();
+        {
+            let mut labels = mirrored.labels.lock().unwrap();
+            // It counts as blank from here on.
+            labels.each[unit].generation = 0;
+            labels.lanes.insert(lane, unit);
+        }
+        let shards = devices.shards;
+        if mirrored.random.bits().is_multiple_of(2) {
+            let rubbish = mirrored.random.bits() as u8;
+            for region in &mut devices.regions[unit * shards..(unit + 1) * shards] {
+                let length = region.disk.now.len();
+                region.disk.spoil(0..length, |byte| *byte = rubbish);
+            }
+        }
+        assert!(mirrored.mirror.begin_join(lane, replaced), "no other one joins");
+        JOINS[0].fetch_add(1, Ordering::Relaxed);
+        let piece_bytes = [4096, 16384, 65536][(mirrored.random.bits() % 3) as usize];
+        let end = devices.region_bytes() * shards as u64;
+        let joining = Joining::new(&mirrored.mirror, lane, end, piece_bytes);
+        mirrored.copying = Some(Copying { joining, lane, unit, has_read: false });
+    }
+
+    /// Takes a step. Returns `true` if it was the last one.
+    fn copy_step(
+        &mut self,
+        mirror: &Arc<Mirror>,
+        labels: &Arc<Mutex<Labels>>,
+        copying: &mut Copying,
+    ) -> io::Result<bool> {
+        let devices = &self.devices;
+        let mut target = MemberStorage { devices: Rc::clone(devices), unit: copying.unit };
+        if std::mem::take(&mut copying.has_read) {
+            copying.joining.write(&mut target)?;
+            return Ok(false);
+        }
+        if copying.joining.left() != Left::Nothing {
+            let lanes = UnitLanes { devices: Rc::clone(devices), labels: Arc::clone(labels) };
+            let mut source = MirrorStorage::new(lanes, Arc::clone(mirror), 0);
+            copying.joining.read(&mut source)?;
+            copying.has_read = true;
+            return Ok(false);
+        }
+        let may_end = devices.borrow().operations_left < u64::MAX / 2;
+        if may_end && self.random.bits().is_multiple_of(4) {
+            labels.lock().unwrap().left = 1 + self.random.bits() % 6;
+        }
+        if self.random.bits().is_multiple_of(8) {
+            labels.lock().unwrap().refuses = Some(copying.unit);
+        }
+        let is_over = copying.joining.finish(&mut target);
+        let mut labels = labels.lock().unwrap();
+        if let Some(unit) = labels.refuses.take()
+            && let Some(mirrored) = &devices.borrow().mirrored
+        {
+            mirrored.borrow_mut().fails_until[unit] = u64::MAX;
+        }
+        if labels.left > 0 {
+            labels.left = u64::MAX;
+        }
+        let is_over = is_over?;
+        JOINS[1].fetch_add(is_over.into(), Ordering::Relaxed);
+        Ok(is_over)
+    }
+}
+
+/// Opens devices by their lanes.
+struct UnitLanes {
+    devices: Rc<RefCell<Devices>>,
+    labels: Arc<Mutex<Labels>>,
+}
+
+impl Lanes for UnitLanes {
+    type Device = MemberStorage;
+
+    fn open(&self, lane: Lane) -> io::Result<MemberStorage> {
+        let unit = self.labels.lock().unwrap().lanes[&lane];
+        Ok(MemberStorage { devices: Rc::clone(&self.devices), unit })
+    }
+}
+
+/// The content of one device, one call at a time.
 struct MemberStorage {
     devices: Rc<RefCell<Devices>>,
-    member: Member,
+    unit: usize,
 }
 
 impl MemberStorage {
-    fn place(&self, offset_bytes: u64) -> (usize, usize) {
+    /// Splits a range into parts of regions: the region, where the part begins in it and in the range, and how much
+    /// of it is there. Between two regions there may be room that neither uses.
+    fn parts(&self, offset_bytes: u64, length: usize) -> Vec<(usize, usize, usize, usize)> {
         let devices = self.devices.borrow();
-        let region_bytes = devices.region_bytes();
-        let region = (offset_bytes / region_bytes) as usize;
-        let first = self.member as usize * devices.shards;
-        (first + region, (offset_bytes % region_bytes) as usize)
+        let region_bytes = devices.region_bytes() as usize;
+        let (mut at, mut parts) = (0, vec![]);
+        while at < length {
+            let place = offset_bytes as usize + at;
+            let (region, start) = (place / region_bytes, place % region_bytes);
+            let part = (region_bytes - start).min(length - at);
+            let region = self.unit * devices.shards + region;
+            let there = devices.regions[region].disk.now.len().saturating_sub(start).min(part);
+            if there > 0 {
+                parts.push((region, start, at, there));
+            }
+            at += part;
+        }
+        parts
     }
 
     fn step(&self) -> io::Result<()> {
@@ -125,6 +382,11 @@ impl MemberStorage {
         devices.operations_left = devices.operations_left.saturating_sub(1);
         if devices.operations_left == 0 {
             return Err(io::Error::other("the power failed"));
+        }
+        let time = devices.time;
+        let fails = |mirrored: &Rc<RefCell<Mirrored>>| mirrored.borrow().fails(self.unit, time);
+        if devices.mirrored.as_ref().is_some_and(fails) {
+            return Err(io::Error::other("the device fails"));
         }
         Ok(())
     }
@@ -138,21 +400,24 @@ impl Storage for MemberStorage {
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.step()?;
-        let (region, start) = self.place(offset_bytes);
         bytes.fill(0);
+        let parts = self.parts(offset_bytes, bytes.len());
         let devices = self.devices.borrow();
-        let here = devices.regions[region].disk.now.get(start..).unwrap_or_default();
-        let here = &here[..here.len().min(bytes.len())];
-        bytes[..here.len()].copy_from_slice(here);
+        for (region, start, at, there) in parts {
+            let here = &devices.regions[region].disk.now[start..][..there];
+            bytes[at..at + there].copy_from_slice(here);
+        }
         Ok(())
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         self.step()?;
-        let (region, start) = self.place(offset_bytes);
+        let parts = self.parts(offset_bytes, bytes.len());
         let mut devices = self.devices.borrow_mut();
         let time = devices.time;
-        devices.regions[region].disk.write(time, start, bytes);
+        for (region, start, at, there) in parts {
+            devices.regions[region].disk.write(time, start, &bytes[at..at + there]);
+        }
         Ok(())
     }
 
@@ -160,12 +425,12 @@ impl Storage for MemberStorage {
         self.step()?;
         let mut devices = self.devices.borrow_mut();
         let time = devices.time;
-        devices.sync_member(self.member, time);
+        devices.sync_unit(self.unit, time);
         Ok(())
     }
 }
 
-/// A member as it was once: its regions, and its label.
+/// A device as it was once: its regions, and its label.
 #[derive(Clone)]
 struct Copied {
     regions: Vec<Region>,
@@ -173,24 +438,32 @@ struct Copied {
     epoch: u64,
 }
 
-/// Loss of a member while the engine is down.
+/// Loss of a member while the engine is down, by its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     Nothing,
     /// It is gone, or replaced by a blank one.
-    Gone(Member),
+    Gone(usize),
     /// It is replaced by a copy of what it was.
-    Old(Member),
+    Old(usize),
 }
 
 /// A run with a mirrored flash.
 struct Run {
     world: World,
     labels: Arc<Mutex<Labels>>,
-    /// Copies of members, of earlier epochs.
-    copies: [Option<Copied>; 2],
+    /// Devices of the configuration.
+    places: [usize; 2],
+    /// Devices that the configuration should have since the last device joined.
+    newer_places: [usize; 2],
+    /// Copies of devices, of earlier epochs.
+    copies: [Option<Copied>; UNITS],
     /// `true` if a member was replaced by a copy since the last start.
     has_old: bool,
+    /// A device that is to join when the engine serves.
+    wants_join: Option<usize>,
+    /// The place whose device is lost next, so that one which joined serves alone.
+    loses_next: Option<usize>,
 }
 
 /// Runs a plan to its end. Returns how many times the engine ended on the way.
@@ -208,7 +481,7 @@ pub(crate) fn run(plan: Plan) -> Result<u64, String> {
     // The end comes fast, and nobody waits for a device that fails.
     let mirrored = run.world.devices.borrow().mirrored.clone();
     if let Some(mirrored) = mirrored {
-        mirrored.borrow_mut().fails_until = [0; 2];
+        mirrored.borrow_mut().fails_until = [0; UNITS];
     }
     let count = run.world.crashes;
     run.world.end()?;
@@ -218,7 +491,7 @@ pub(crate) fn run(plan: Plan) -> Result<u64, String> {
 impl Run {
     fn new(plan: Plan) -> Self {
         let seed = plan.seed;
-        let mut world = World::new(plan);
+        let world = World::new(plan);
         let label = |member| Label {
             pair: Uuid::from_u128(9),
             member,
@@ -226,21 +499,37 @@ impl Run {
             is_alone: false,
             content_bytes: 0,
         };
+        let blank = Label { generation: 0, ..label(Member::First) };
         let labels = Labels {
-            each: Member::EACH.map(label),
+            each: [label(Member::First), label(Member::Second), blank],
+            members: [0, 1],
+            lanes: [(Lane(0), 0), (Lane(1), 1)].into(),
             noted: Noted { generation: 1, alone: None },
             is_note_stubborn: seed.is_multiple_of(3),
+            left: u64::MAX,
+            refuses: None,
             random: SplitMix64::new(seed ^ 0x1ABE),
         };
         let labels = Arc::new(Mutex::new(labels));
         {
             let mut devices = world.devices.borrow_mut();
-            let second = devices.regions.clone();
-            devices.regions.extend(second);
+            let first = devices.regions.clone();
+            (1..UNITS).for_each(|_| devices.regions.extend(first.clone()));
         }
         let mirror = Mirror::new(None, 1, Box::new(LabelKeeper(Arc::clone(&labels))));
-        attach(&mut world, &Arc::new(mirror));
-        Self { world, labels, copies: [None, None], has_old: false }
+        let copies = [const { None }; UNITS];
+        let mut run = Self {
+            world,
+            labels,
+            places: [0, 1],
+            newer_places: [0, 1],
+            copies,
+            has_old: false,
+            wants_join: None,
+            loses_next: None,
+        };
+        run.attach(&Arc::new(mirror));
+        run
     }
 
     fn check(&self) -> Result<(), String> {
@@ -254,18 +543,56 @@ impl Run {
         self.world.below(bound)
     }
 
-    fn content(&self, member: Member) -> MemberStorage {
-        MemberStorage { devices: Rc::clone(&self.world.devices), member }
+    fn content(&self, place: usize) -> MemberStorage {
+        MemberStorage { devices: Rc::clone(&self.world.devices), unit: self.places[place] }
     }
 
-    fn regions_of(&self, member: Member) -> std::ops::Range<usize> {
+    fn regions_of(&self, unit: usize) -> std::ops::Range<usize> {
         let shards = self.world.devices.borrow().shards;
-        member as usize * shards..(member as usize + 1) * shards
+        unit * shards..(unit + 1) * shards
     }
 
-    fn copy(&self, member: Member, epoch: u64) -> Copied {
-        let regions = self.world.devices.borrow().regions[self.regions_of(member)].to_vec();
-        Copied { regions, label: self.labels.lock().unwrap().each[member as usize], epoch }
+    fn copy(&self, unit: usize, epoch: u64) -> Copied {
+        let regions = self.world.devices.borrow().regions[self.regions_of(unit)].to_vec();
+        Copied { regions, label: self.labels.lock().unwrap().each[unit], epoch }
+    }
+
+    /// End the copy under way, and change the configuration by a draw, if other devices are members now.
+    fn end_joins(&mut self) {
+        self.labels.lock().unwrap().left = u64::MAX;
+        let mirrored = self.world.devices.borrow().mirrored.clone();
+        let Some(mirrored) = mirrored else { return };
+        let mut mirrored = mirrored.borrow_mut();
+        (mirrored.copying, mirrored.wants_join) = (None, None);
+        mirrored.fails_until = [0; UNITS];
+        let now = mirrored.mirror.in_use();
+        let used = Member::EACH.into_iter().filter_map(|member| now.lane_of(member));
+        let used: Vec<usize> = used.map(|lane| mirrored.unit_of(lane)).collect();
+        let joined = used.iter().find(|unit| !self.places.contains(unit));
+        let left = self.places.iter().position(|unit| !used.contains(unit));
+        if let (Some(&joined), Some(left)) = (joined, left) {
+            self.newer_places = self.places;
+            self.newer_places[left] = joined;
+            // Or the operator notices when the start is refused.
+            if self.world.below(4) > 0 {
+                self.places = self.newer_places;
+                self.loses_next = Some(1 - left);
+            }
+        }
+    }
+
+    /// Has the shards and the devices use the members.
+    fn attach(&mut self, mirror: &Arc<Mirror>) {
+        let seed = self.world.random.bits();
+        for shard in self.world.shards.each() {
+            Shard::mirror_with(shard, Arc::clone(mirror));
+        }
+        let (shards, region_bytes) = {
+            let devices = self.world.devices.borrow();
+            (devices.shards, devices.region_bytes())
+        };
+        let mirrored = Mirrored::new(self, mirror, shards, region_bytes, seed);
+        self.world.devices.borrow_mut().mirrored = Some(Rc::new(RefCell::new(mirrored)));
     }
 
     /// Cut the power, lose a member or not, and start again.
@@ -275,6 +602,7 @@ impl Run {
         options.write_mode = self.world.shards.write_mode();
         options.policy = self.world.shards.policy().clone();
         self.world.forget_session();
+        self.end_joins();
         let flash = loop {
             // Handles of the engine that is gone are of no use.
             self.world.devices.borrow_mut().crash();
@@ -296,10 +624,11 @@ impl Run {
         self.has_old = false;
         let mirror = Arc::clone(&flash.1);
         self.world.open(&options, &flash.0)?;
-        attach(&mut self.world, &mirror);
+        self.attach(&mirror);
         for member in Member::EACH {
             if mirror.uses(member) && self.below(2) == 0 {
-                self.copies[member as usize] = Some(self.copy(member, self.world.owner.1));
+                let unit = self.labels.lock().unwrap().members[member as usize];
+                self.copies[unit] = Some(self.copy(unit, self.world.owner.1));
             }
         }
         Ok(())
@@ -307,26 +636,33 @@ impl Run {
 
     /// Loses a member by a draw.
     fn lose(&mut self) -> Loss {
-        let member = Member::EACH[self.below(2) as usize];
+        if let Some(place) = self.loses_next.take()
+            && !self.has_old
+            && self.below(4) > 0
+        {
+            return Loss::Gone(place);
+        }
+        let place = self.below(2) as usize;
+        let unit = self.places[place];
         match self.below(4) {
             // The other one would be all that is left.
             _ if self.has_old => Loss::Nothing,
-            0 => Loss::Gone(member),
+            0 => Loss::Gone(place),
             1 => {
                 let now = self.world.owner.1;
                 let labels = self.labels.lock().unwrap().each;
-                let [own, other] =
-                    [member, member.other()].map(|it| labels[it as usize].generation);
+                let other = labels[self.places[1 - place]].generation;
                 // Of two members, one has the newest pages.
-                let copied = self.copies[member as usize].clone().filter(|_| other >= own);
+                let copied = self.copies[unit].clone();
+                let copied = copied.filter(|_| other >= labels[unit].generation);
                 let Some(copied) = copied.filter(|copied| copied.epoch < now) else {
                     return Loss::Nothing;
                 };
-                let regions = self.regions_of(member);
+                let regions = self.regions_of(unit);
                 self.world.devices.borrow_mut().regions.splice(regions, copied.regions);
-                self.labels.lock().unwrap().each[member as usize] = copied.label;
+                self.labels.lock().unwrap().each[unit] = copied.label;
                 self.has_old = true;
-                Loss::Old(member)
+                Loss::Old(place)
             }
             _ => Loss::Nothing,
         }
@@ -338,14 +674,15 @@ impl Run {
             let labels = self.labels.lock().unwrap();
             (labels.each, labels.noted)
         };
-        let gone = if let Loss::Gone(member) = loss { Some(member) } else { None };
-        let choose = |gone: Option<Member>, asked: Asked| {
-            let found = Member::EACH.map(|member| match gone == Some(member) {
+        let gone = if let Loss::Gone(place) = loss { Some(place) } else { None };
+        let labels = self.places.map(|unit| labels[unit]);
+        let choose = |gone: Option<usize>, asked: Asked| {
+            let found = [0, 1].map(|place: usize| match gone == Some(place) {
                 true if asked.resilvers => FoundMember::Blank,
                 true => FoundMember::Absent(io::ErrorKind::NotFound.into()),
                 // A copy was cut off.
-                false if labels[member as usize].generation == 0 => FoundMember::Blank,
-                false => FoundMember::Labelled(labels[member as usize]),
+                false if labels[place].generation == 0 => FoundMember::Blank,
+                false => FoundMember::Labelled(labels[place]),
             });
             Pairing::choose(found, asked)
         };
@@ -358,13 +695,15 @@ impl Run {
         }
         match plain.or_else(|_| choose(gone, helped)) {
             // The note would refuse that: the other one is found again.
-            Ok(Pairing::SetUp) if gone.is_some() => {
-                choose(None, helped).map_err(|error| format!("without a loss: {error}"))
-            }
+            Ok(Pairing::SetUp) if gone.is_some() => self.pair(Loss::Nothing),
             Ok(pairing) => Ok(pairing),
             // The one that is left is outdated: the other one is found again.
             Err(MirrorError::AllOutdated { .. } | MirrorError::Absent { .. }) if gone.is_some() => {
-                choose(None, helped).map_err(|error| format!("without a loss: {error}"))
+                self.pair(Loss::Nothing)
+            }
+            Err(MirrorError::AllOutdated { .. }) if self.places != self.newer_places => {
+                self.places = self.newer_places;
+                self.pair(loss)
             }
             Err(error) => Err(format!("{loss:?}: {error}, {labels:?}, {noted:?}")),
         }
@@ -374,7 +713,7 @@ impl Run {
     fn start(&mut self, loss: Loss) -> Result<Result<(FlashSet, Arc<Mirror>), FlashError>, String> {
         let mut pairing = self.pair(loss)?;
         if let Pairing::Both { .. } = pairing {
-            let [mut one, mut other] = Member::EACH.map(|member| self.content(member));
+            let [mut one, mut other] = [0, 1].map(|place| self.content(place));
             match reconcile([&mut one, &mut other]) {
                 Ok(()) => {}
                 Err(MirrorError::Io(error)) => return Ok(Err(error.into())),
@@ -383,8 +722,9 @@ impl Run {
                 }
                 Err(error) => {
                     let place = error.place().filter(|_| self.has_old);
-                    let place = place.ok_or_else(|| format!("{loss:?}: {error}"))?;
-                    let label = self.labels.lock().unwrap().each[1 - place];
+                    let place =
+                        place.ok_or_else(|| format!("{loss:?}: {error}, {:?}", self.labels))?;
+                    let label = self.labels.lock().unwrap().each[self.places[1 - place]];
                     pairing = Pairing::Alone { place: 1 - place, label };
                 }
             }
@@ -394,29 +734,41 @@ impl Run {
 
     fn begin(&mut self, pairing: Pairing) -> Result<(FlashSet, Arc<Mirror>), FlashError> {
         let keeper = Box::new(LabelKeeper(Arc::clone(&self.labels)));
-        let only = match pairing {
-            Pairing::Both { .. } | Pairing::SetUp => None,
-            Pairing::Alone { label, .. } => Some(label),
-            Pairing::Resilver { place, label } => {
-                self.resilver(Member::EACH[1 - place], label)?;
-                None
+        self.wants_join = None;
+        let mut members = self.places;
+        let mut only = None;
+        let mut generation = self.labels.lock().unwrap().each[self.places[0]].generation;
+        match pairing {
+            Pairing::SetUp => {}
+            Pairing::Both { labels } => {
+                for (place, label) in labels.iter().enumerate() {
+                    members[label.member as usize] = self.places[place];
+                }
             }
-        };
-        let generation = only.map_or_else(
-            || self.labels.lock().unwrap().each[0].generation,
-            |label| label.generation,
-        );
-        let mirror = Mirror::new(None, generation, keeper);
-        if let Some(label) = only
-            && mirror.fail(label.member.other()).is_err()
+            Pairing::Alone { place, label } | Pairing::Resilver { place, label } => {
+                members[label.member as usize] = self.places[place];
+                members[label.member.other() as usize] = self.places[1 - place];
+                (only, generation) = (Some(label.member), label.generation);
+            }
+        }
+        if let Pairing::Resilver { place, .. } = pairing {
+            self.wants_join = Some(self.places[1 - place]);
+        }
         {
+            let mut labels = self.labels.lock().unwrap();
+            labels.members = members;
+            labels.lanes = (0..).map(Lane).zip(members).collect();
+        }
+        let mirror = Mirror::new(only, generation, keeper);
+        if only.is_some() && mirror.go_alone().is_err() {
             // It is tried again by the next start.
             self.world.devices.borrow_mut().operations_left = 0;
             return Err(io::Error::other("the note").into());
         }
         let mirror = Arc::new(mirror);
-        let members = Member::EACH.map(|member| Some(self.content(member)));
-        let mut storage = MirrorStorage::new(members, Arc::clone(&mirror));
+        let lanes =
+            UnitLanes { devices: Rc::clone(&self.world.devices), labels: Arc::clone(&self.labels) };
+        let mut storage = MirrorStorage::new(lanes, Arc::clone(&mirror), 0);
         let mut flash = FlashSet::read(&mut storage)?;
         Flash::make_durable(&mut storage)?;
         let epoch = flash.flashes().iter().map(|flash| flash.superblock().epoch).max();
@@ -430,35 +782,4 @@ impl Run {
         }
         Ok((flash, mirror))
     }
-
-    /// Copies the other member to one, whose content is lost.
-    fn resilver(&mut self, member: Member, label: Label) -> Result<(), FlashError> {
-        // It counts as blank from here on.
-        self.labels.lock().unwrap().each[member as usize].generation = 0;
-        let (mut source, mut target) = (self.content(member.other()), self.content(member));
-        let mut random = SplitMix64::new(self.world.random.bits());
-        let regions = self.regions_of(member);
-        for region in &mut self.world.devices.borrow_mut().regions[regions] {
-            let length = region.disk.now.len();
-            let rubbish = random.bits() as u8;
-            region.disk.spoil(0..length, |byte| *byte = rubbish);
-        }
-        let flash = FlashSet::read(&mut source)?;
-        resilver(&mut source, &mut target, member, 0..0, &[(0, &flash)], |_, _| {})?;
-        let mut labels = self.labels.lock().unwrap();
-        labels.each[member as usize] = Label { member, is_alone: false, ..label };
-        labels.each[member.other() as usize].is_alone = false;
-        Ok(())
-    }
-}
-
-/// Has the shards and the devices use the members.
-fn attach(world: &mut World, mirror: &Arc<Mirror>) {
-    let seed = world.random.bits();
-    for shard in world.shards.each() {
-        Shard::mirror_with(shard, Arc::clone(mirror));
-    }
-    let mut devices = world.devices.borrow_mut();
-    let mirrored = Mirrored::new(mirror, devices.shards, seed);
-    devices.mirrored = Some(Rc::new(RefCell::new(mirrored)));
 }

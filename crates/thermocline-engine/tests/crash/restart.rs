@@ -25,14 +25,14 @@ impl World {
         match self.exchange {
             Exchange::Left => return self.start_without_old_flash(),
             _ if !self.is_flash_named() => return self.replace_flash(),
-            Exchange::Idle | Exchange::Leaving => {}
+            Exchange::Idle | Exchange::Leaving | Exchange::Taking(_) => {}
         }
         // What was not read since the last restart is what the devices had before that.
         self.was_killed = self.plan.kills && self.unverified.is_empty() && self.below(2) == 0;
         let mut options = self.plan.options.clone();
         options.write_mode = self.shards.write_mode();
         // An engine that leaves its flash has a policy of RAM.
-        if self.exchange == Exchange::Idle {
+        if matches!(self.exchange, Exchange::Idle) {
             options.policy = self.shards.policy().clone();
         }
         self.forget_session();

@@ -90,7 +90,7 @@ impl Shards {
     }
 
     /// Learns from now on when a flash fails.
-    fn watch(&mut self) {
+    pub(crate) fn watch(&mut self) {
         self.failed = Failed::default();
         for shard in &mut self.members {
             self.failed.watch(shard);
@@ -302,19 +302,18 @@ impl Shards {
         }
     }
 
-    /// Let another flash take the place of the one that all have released.
+    /// Let another flash take the place of the one that all have released, for one of them.
     pub(crate) fn take_flash(
         &mut self,
+        shard: usize,
         options: &Options,
         policy: &PolicyOptions,
         flash: &FlashSet,
     ) -> Result<(), OpenError> {
-        let options = options.of_shards(self.map)?;
-        let each = self.members.iter_mut().zip(options).zip(flash.flashes());
-        for ((shard, options), flash) in each {
-            shard.take_flash(options.flash_pages, policy.clone(), flash)?;
-        }
-        self.watch();
+        let flash_pages = options.of_shards(self.map)?[shard].flash_pages;
+        self.members[shard].take_flash(flash_pages, policy.clone(), &flash.flashes()[shard])?;
+        // It may have failed another one meanwhile.
+        self.share_failure();
         Ok(())
     }
 }

@@ -169,6 +169,7 @@ impl World {
             if self.plan.grows {
                 self.grow()?;
             }
+            self.join_device();
             self.start_operations();
             self.take_replies()?;
             if self.devices.borrow().is_idle() && self.below(8) == 0 {
@@ -204,8 +205,9 @@ impl World {
     }
 
     fn tick(&mut self) {
-        // Of more shards, each comes to its turn as often as the only one.
-        let slower = self.plan.map().shards() as u64;
+        // Of more shards, each comes to its turn as often as the only one; so does each device.
+        let units = if self.devices.borrow().mirrored.is_some() { 3 } else { 1 };
+        let slower = self.plan.map().shards() as u64 * units;
         self.now += self.random.bits() % 400_000_000 / slower;
         self.devices.borrow_mut().now_ns = self.now;
         self.shards.tick(self.now);

@@ -68,12 +68,21 @@ pub(crate) enum CacheCommand {
     ///
     /// The server writes the dirty pages of its flash back, closes it, and caches on the new one. Change
     /// `flash.path` in the configuration before the next start.
+    ///
+    /// With --member, the server replaces one of the two devices of a mirrored flash: it copies what the flash
+    /// holds to the new device, and uses the old one until that is complete.
     Replace {
         /// The configuration that the server was started with
         config: PathBuf,
         /// The new flash, a file or a block device that holds nothing
         #[arg(long)]
         flash: PathBuf,
+        /// The device of a mirrored flash that is replaced, in use or not
+        #[arg(long, value_name = "DEVICE", conflicts_with_all = ["size", "yes"])]
+        member: Option<PathBuf>,
+        /// Bytes per second that are copied at most, as in 50MiB; by default 200MiB
+        #[arg(long, value_parser = size, requires = "member")]
+        rate: Option<u64>,
         /// Size that the policy may use there, as in 64GiB; by default as much as on the old flash
         #[arg(long, value_parser = size)]
         size: Option<u64>,

@@ -27,7 +27,7 @@ use crate::backing::BackingLocation;
 use crate::bytes::ByteRange;
 use crate::commands::serve::config::{IoEngine, Volumes};
 use crate::commands::serve::control::{self, ReplaceOrder};
-use crate::commands::serve::devices::{AnyDriver, drive_both, drive_files, drive_flash, drive_nbd};
+use crate::commands::serve::devices::{AnyDriver, drive_files, drive_nbd, with_others};
 use crate::commands::serve::mirrored::{Pair, Wanted};
 use crate::commands::serve::ranges::{RangeOrder, RangeWord};
 use crate::note::NotePlace;
@@ -69,16 +69,17 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
             });
             volume::remove(at(flash), write_back, *yes)
         }
-        CacheCommand::Replace { config, flash, size, force_init, yes } => {
+        CacheCommand::Replace { config, flash, member, rate, size, force_init, yes } => {
             let order = ReplaceOrder {
                 flash: std::path::absolute(flash)?,
+                member: member.as_deref().map(std::path::absolute).transpose()?,
+                rate_bytes: *rate,
                 size_bytes: *size,
                 forces_init: *force_init,
                 forgets_lost: *yes,
             };
-            ensure!(volume.is_none(), control::NO_REPLACEMENT);
-            let config = Volumes::read(config)?.only(control::NO_REPLACEMENT)?;
-            control::send(&config, control::REPLACE, &order)
+            ensure!(volume.is_none(), "volumes share their flash: leave --volume out");
+            control::send(Volumes::read(config)?.shared(), control::REPLACE, &order)
         }
         CacheCommand::Evict { config, range } => {
             command_range(config, volume, RangeWord::Evict, *range)
@@ -475,17 +476,15 @@ impl Disk {
 
     /// Return a driver of this and of a flash.
     fn drive(&self, frames: &Arc<Frames>, flash: &FlashDevice) -> Result<AnyDriver> {
-        let [first, second] = flash.members();
+        let first = flash.first()?;
         let driver = match self {
-            Self::File(disk) => drive_files(IoEngine::Auto, frames, first, disk)?,
+            Self::File(disk) => drive_files(IoEngine::Auto, frames, first.as_ref(), disk)?,
             Self::Nbd(uri) => {
                 let backing = NbdDriver::new(connect(uri)?, frames)?;
-                drive_nbd(IoEngine::Auto, frames, backing, first)?
+                drive_nbd(IoEngine::Auto, frames, backing, first.as_ref())?
             }
         };
-        let Some(mirror) = flash.mirror() else { return Ok(driver) };
-        let second = second.map(|second| drive_flash(IoEngine::Auto, frames, second));
-        drive_both(driver, second.transpose()?, mirror)
+        with_others(IoEngine::Auto, frames, driver, Some(flash), (None, None))
     }
 }
 
@@ -538,7 +537,7 @@ fn whole(at: Place<'_>, note: Option<&mut NotePlace>) -> Result<FlashDevice> {
     let mut pair = Pair::open(&wanted, &[], &never_new)?;
     if let Some(note) = note {
         pair.notes.add(note);
-        pair.prepare(0, &[])?;
+        pair.prepare()?;
     }
     Ok(pair.device)
 }

@@ -10,7 +10,7 @@ use super::crashes::{killed_under_load, range};
 use super::faults::Full;
 use super::model::Model;
 use super::replacing::{check, models, under_load};
-use super::{Cache, Engine, fails, flush, json, text};
+use super::{Cache, Engine, fails, flush, json, text, thermocline};
 
 /// Return a cache with files for both devices.
 fn mirrored() -> Cache {
@@ -20,6 +20,26 @@ fn mirrored() -> Cache {
         .set("cleaning.dirty_ratio", 1.0)
         .set("flash.mirror", "second.img");
     cache
+}
+
+/// Wait until both devices are in use.
+fn is_mirrored_again(engine: &Engine) {
+    engine.wait_for("the end of the copy", || {
+        (engine.status()["flash_mirror"]["members"] == 2).then_some(())
+    });
+}
+
+/// Wait until both devices are in use, as a volume sees it.
+fn is_mirrored_again_of(engine: &Engine, volume: &str) {
+    engine.wait_for("the end of the copy", || {
+        let status = engine.get(&format!("/status?volume={volume}"));
+        status.contains("\"members\":2").then_some(())
+    });
+}
+
+/// Return the words of the command that replaces a device by another one.
+fn replace<'a>(config: &'a str, member: &'a str, new: &'a str) -> Vec<&'a str> {
+    vec!["cache", "replace", config, "--member", member, "--flash", new]
 }
 
 /// Return an engine that was killed under load and started again, as the clients may find it.
@@ -76,9 +96,8 @@ fn either_device_may_be_gone_after_a_kill() {
         // A copy makes it a member again, and then the other one may go.
         let engine = cache.start_with(&["--resilver"]);
         check(&engine, &models);
-        under_load(&engine, &mut models, 200 + round as u64, true, || {
-            thread::sleep(Duration::from_millis(200));
-        });
+        under_load(&engine, &mut models, 200 + round as u64, true, || is_mirrored_again(&engine));
+        check(&engine, &models);
         engine.kill();
         std::fs::remove_file(cache.path(kept)).unwrap();
         let engine = cache.start_with(&["--degraded"]);
@@ -86,6 +105,7 @@ fn either_device_may_be_gone_after_a_kill() {
         engine.stop();
         // A new device takes its place.
         let engine = cache.start_with(&["--resilver"]);
+        is_mirrored_again(&engine);
         check(&engine, &models);
         engine.stop();
         let engine = cache.start();
@@ -121,9 +141,10 @@ fn a_device_that_fails_under_load_is_left_out() {
     cache.refused(&[], &["the second member of the mirrored flash is outdated", "--resilver"]);
     cache.set("flash.mirror", "new.img");
     let engine = cache.start_with(&["--resilver"]);
+    check(&engine, &models);
+    is_mirrored_again(&engine);
     assert!(engine.log().contains("the flash is mirrored again"), "{}", engine.log());
     check(&engine, &models);
-    assert_eq!(engine.status()["flash_mirror"]["members"], 2);
     engine.kill();
     std::fs::remove_file(cache.path("flash.img")).unwrap();
     let engine = cache.start_with(&["--degraded"]);
@@ -208,8 +229,8 @@ fn offline_tools_use_both_devices_or_one() {
     }
 }
 
-#[test]
-fn volumes_share_a_mirrored_flash() {
+/// Return a cache of two volumes on two devices.
+fn of_two_volumes() -> Cache {
     let mut cache = mirrored();
     cache.replace(
         r#"
@@ -245,6 +266,12 @@ fn volumes_share_a_mirrored_flash() {
         size = "4MiB"
         "#,
     );
+    cache
+}
+
+#[test]
+fn volumes_share_a_mirrored_flash() {
+    let mut cache = of_two_volumes();
     File::create(cache.path("other.img")).unwrap().set_len(11 << 20).unwrap();
     let engine = cache.start();
     let write = |engine: &Engine, byte: u8| {
@@ -275,9 +302,239 @@ fn volumes_share_a_mirrored_flash() {
     cache.refused(&[], &["the first member of the mirrored flash is outdated"]);
     let engine = cache.start_with(&["--resilver"]);
     is_there(&engine, 2);
+    is_mirrored_again_of(&engine, "one");
     engine.kill();
     std::fs::remove_file(cache.path("second.img")).unwrap();
     let engine = cache.start_with(&["--degraded"]);
     is_there(&engine, 2);
+    // The missing device is replaced while both volumes are served.
+    let (config, second, new) =
+        (cache.file("cache.toml"), cache.file("second.img"), cache.file("new.img"));
+    text(&replace(&config, &second, &new));
+    write(&engine, 3);
+    engine.kill();
+    std::fs::remove_file(cache.path("flash.img")).unwrap();
+    let text = cache.config_text().replace("second.img", "new.img");
+    let engine = cache.replace(&text).start_with(&["--degraded"]);
+    is_there(&engine, 3);
+    engine.stop();
+}
+
+#[test]
+fn a_device_is_replaced_under_load() {
+    for (round, (policy, shards, member)) in
+        [("lru-inclusive", 1, "flash.img"), ("hat", 3, "second.img"), ("lc", 2, "flash.img")]
+            .into_iter()
+            .enumerate()
+    {
+        let mut cache = mirrored();
+        cache.set("policy.name", policy).set("shards", shards);
+        let mut models = models();
+        let mut engine = cache.start();
+        let mut configured = ["flash.img".to_owned(), "second.img".to_owned()];
+        // Twice, so that a device is replaced that replaced one.
+        for turn in 0..2 {
+            let seed = (100 * round + 10 * turn) as u64;
+            let place = usize::from(member == "second.img");
+            let new = format!("new.{turn}");
+            let (config, old, path) =
+                (cache.file("cache.toml"), cache.file(&configured[place]), cache.file(&new));
+            under_load(&engine, &mut models, seed, true, || {
+                thread::sleep(Duration::from_millis(200));
+                let said =
+                    text(&[&replace(&config, &old, &path)[..], &["--rate", "8MiB"]].concat());
+                assert!(said.contains("set `flash.path` and `flash.mirror`"), "{said}");
+                thread::sleep(Duration::from_millis(200));
+            });
+            assert_eq!(engine.status()["flash_mirror"]["members"], 2);
+            check(&engine, &models);
+            // Nobody has the old device open any more.
+            let locked = File::options().write(true).open(&old).unwrap();
+            engine.wait_for("the old device to be closed", || locked.try_lock().ok());
+            drop(locked);
+            let mut random = SplitMix64::new(seed);
+            killed_under_load(engine, &mut models, &mut random);
+            cache.refused(&[], &["is outdated"]);
+            configured[place] = new;
+            cache.set(["flash.path", "flash.mirror"][place], configured[place].as_str());
+            // The new device has all, and so has the other one.
+            let gone = cache.path(&configured[(turn + round) % 2]);
+            let hidden = cache.path("hidden.img");
+            std::fs::rename(&gone, &hidden).unwrap();
+            engine = cache.start_with(&["--degraded"]);
+            recover(&engine, &mut models);
+            engine.stop();
+            std::fs::rename(&hidden, &gone).unwrap();
+            engine = cache.start_with(&["--resilver"]);
+            is_mirrored_again(&engine);
+        }
+        check(&engine, &models);
+        engine.stop();
+    }
+}
+
+#[test]
+fn a_kill_during_a_copy_loses_nothing() {
+    let mut cache = mirrored();
+    cache.set("shards", 2);
+    let mut models = models();
+    let mut random = SplitMix64::new(3);
+    // Starts with the old devices, and with the new one.
+    let mut taken = [0; 2];
+    let mut second = "second.img".to_owned();
+    for round in 0..8 {
+        let engine = cache.start();
+        let (config, old) = (cache.file("cache.toml"), cache.file(&second));
+        let new = format!("new.{round}");
+        let path = cache.file(&new);
+        let millis = [random.bits() % 400, 1500][round % 2];
+        let rate = ["4MiB", "100MiB"][round % 2];
+        under_load(&engine, &mut models, random.bits(), false, || {
+            thread::sleep(Duration::from_millis(100));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let words = [&replace(&config, &old, &path)[..], &["--rate", rate]].concat();
+                    // It may be done before the kill, or not.
+                    drop(thermocline(&words));
+                });
+                thread::sleep(Duration::from_millis(millis));
+                engine.signal("KILL");
+            });
+        });
+        engine.kill();
+        let engine = match cache.try_start() {
+            Ok(engine) => {
+                taken[0] += 1;
+                engine
+            }
+            Err(log) => {
+                assert!(log.contains("is outdated"), "round {round}: {log}");
+                taken[1] += 1;
+                second = new;
+                cache.set("flash.mirror", second.as_str());
+                cache.start()
+            }
+        };
+        recover(&engine, &mut models);
+        engine.kill();
+    }
+    assert!(taken.iter().all(|&starts| starts > 0), "kills before and after the end: {taken:?}");
+    // A copy that was cut off counts as blank.
+    let engine = cache.start();
+    let (config, old, new) = (cache.file("cache.toml"), cache.file(&second), cache.file("new.img"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(thermocline(&[&replace(&config, &old, &new)[..], &["--rate", "1MiB"]].concat()));
+        });
+        engine.wait_for("the copy to begin", || {
+            let copying = &engine.status()["flash_mirror"]["copying"];
+            (copying["copied_bytes"].as_u64() > Some(0)).then_some(())
+        });
+        engine.signal("KILL");
+    });
+    engine.kill();
+    cache.set("flash.mirror", "new.img");
+    cache.refused(&[], &["the second member of the mirrored flash is blank"]);
+    // The start with it copies again, and a kill meanwhile changes nothing.
+    let engine = cache.start_with(&["--resilver"]);
+    recover(&engine, &mut models);
+    killed_under_load(engine, &mut models, &mut random);
+    let engine = cache.start_with(&["--resilver"]);
+    recover(&engine, &mut models);
+    is_mirrored_again(&engine);
+    engine.stop();
+    let engine = cache.start();
+    check(&engine, &models);
+    engine.stop();
+}
+
+#[test]
+fn a_new_device_that_fails_changes_nothing() {
+    let full_cache = Cache::new(1);
+    let Some(full) = Full::mount(&full_cache, 3 << 20) else { return };
+    let new = full_cache.file("full/new.img");
+    // A file that there is already has no space set aside.
+    File::create(&new).unwrap().set_len(64 << 20).unwrap();
+    let cache = mirrored();
+    let mut models = models();
+    let engine = cache.start();
+    let (config, second) = (cache.file("cache.toml"), cache.file("second.img"));
+    under_load(&engine, &mut models, 1, true, || {
+        thread::sleep(Duration::from_millis(300));
+        fails(&replace(&config, &second, &new), &["full/new.img"]);
+        thread::sleep(Duration::from_millis(100));
+    });
+    assert_eq!(engine.status()["flash_mirror"]["members"], 2);
+    check(&engine, &models);
+    // The same device works later.
+    full.grow(64 << 20);
+    under_load(&engine, &mut models, 2, true, || text(&replace(&config, &second, &new)));
+    check(&engine, &models);
+    engine.kill();
+    cache.refused(&[], &["is outdated"]);
+}
+
+#[test]
+fn the_device_that_is_replaced_may_fail_meanwhile() {
+    for failing in ["flash.img", "second.img"] {
+        let cache = mirrored();
+        let mut models = models();
+        let engine = cache.start();
+        let (config, old, new) =
+            (cache.file("cache.toml"), cache.file("second.img"), cache.file("new.img"));
+        under_load(&engine, &mut models, 3, true, || {
+            thread::sleep(Duration::from_millis(300));
+            thread::scope(|scope| {
+                let words = [&replace(&config, &old, &new)[..], &["--rate", "4MiB"]].concat();
+                let copy = scope.spawn(move || text(&words));
+                engine.wait_for("the copy to begin", || {
+                    let copying = &engine.status()["flash_mirror"]["copying"];
+                    (copying["copied_bytes"].as_u64() > Some(0)).then_some(())
+                });
+                let failing = File::options().write(true).open(cache.path(failing)).unwrap();
+                failing.set_len(0).unwrap();
+                let said = copy.join().unwrap();
+                // It takes the place of the device that is missing.
+                let place = if failing_is_first(&cache) { "the first" } else { "the second" };
+                assert!(said.contains(place), "{said}");
+            });
+            is_mirrored_again(&engine);
+        });
+        check(&engine, &models);
+        engine.stop();
+    }
+}
+
+/// Return `true` if the first device was cut short.
+fn failing_is_first(cache: &Cache) -> bool {
+    let bytes = |name| std::fs::metadata(cache.path(name)).unwrap().len();
+    bytes("flash.img") < bytes("second.img")
+}
+
+#[test]
+fn a_device_that_cannot_join_is_refused_and_nothing_changes() {
+    let mut cache = mirrored();
+    let engine = cache.start();
+    let (config, first, second) =
+        (cache.file("cache.toml"), cache.file("flash.img"), cache.file("second.img"));
+    let (other, new) = (cache.file("other.img"), cache.file("new.img"));
+    std::fs::write(&other, vec![7; 2 << 20]).unwrap();
+    fails(&replace(&config, &other, &new), &["other.img", "no device of the mirrored flash"]);
+    fails(&replace(&config, &first, &second), &["in use as the second device"]);
+    fails(&replace(&config, &first, &first), &["in use as the first device"]);
+    fails(&replace(&config, &first, &other), &["holds something else", "--force-init"]);
+    assert_eq!(std::fs::read(&other).unwrap(), vec![7; 2 << 20], "nothing was written there");
+    fails(&["cache", "replace", &config, "--flash", &new], &["--member"]);
+    assert_eq!(engine.status()["flash_mirror"]["members"], 2);
+    text(&[&replace(&config, &first, &other)[..], &["--force-init"]].concat());
+    // The one that was replaced may come back.
+    text(&replace(&config, &second, &first));
+    engine.stop();
+    cache.set("flash.mirror", "other.img").start().stop();
+    cache.unset("flash.mirror").set("flash.path", "single.img");
+    let forgotten = ["cache", "forget", "--backing", &cache.file("disk.img"), "--yes"];
+    text(&forgotten);
+    let engine = cache.start();
+    fails(&replace(&config, &first, &new), &["the flash has one device"]);
     engine.stop();
 }

@@ -11,6 +11,7 @@ use thermocline_core::random::SplitMix64;
 use super::crashes::{CLIENTS, PAGES, range, step};
 use super::faults::Full;
 use super::model::Model;
+use super::volumes::{edit, fill as fill_volume, of_two, status_of, without_web};
 use super::{Cache, Engine, fails, flush, json, text, thermocline};
 
 /// Models of clients, each with a range of its own.
@@ -63,12 +64,22 @@ pub(crate) fn check(engine: &Engine, models: &[Model]) {
 fn clients_notice_nothing_of_a_new_flash() {
     let mut cache = Cache::new(11);
     let mut models = models();
-    for (round, (policy, engine)) in
-        [("hat", "auto"), ("lru-inclusive", "threads"), ("face-gsc", "auto")]
-            .into_iter()
-            .enumerate()
+    for (round, (policy, engine, shards)) in [
+        ("hat", "auto", 1),
+        ("lru-inclusive", "threads", 1),
+        ("face-gsc", "auto", 1),
+        ("hat", "threads", 2),
+        ("lru-inclusive", "auto", 4),
+    ]
+    .into_iter()
+    .enumerate()
     {
+        if shards > 1 {
+            // Another number of shards is another flash.
+            (cache, models) = (Cache::new(11), self::models());
+        }
         cache.set("policy.name", policy).set("io.engine", engine).set("cleaning.dirty_ratio", 1.0);
+        cache.set("shards", shards);
         let engine = cache.start();
         let (config, new) = (cache.file("cache.toml"), cache.file(&format!("new.{round}")));
         under_load(&engine, &mut models, 10 * round as u64, true, || {
@@ -96,10 +107,20 @@ fn clients_notice_nothing_of_a_new_flash() {
 
 #[test]
 fn a_kill_during_a_replacement_loses_nothing() {
+    is_killed_during_replacements(1);
+}
+
+#[test]
+fn a_kill_during_a_replacement_of_several_shards_loses_nothing() {
+    is_killed_during_replacements(3);
+}
+
+fn is_killed_during_replacements(shards: i64) {
     let mut cache = Cache::new(11);
     let mut models = models();
     let mut random = SplitMix64::new(8);
     cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+    cache.set("shards", shards);
     let mut current = "flash.img".to_owned();
     // Which of the two the start after a kill took: the old flash, or the new one.
     let mut taken = [0; 2];
@@ -107,7 +128,9 @@ fn a_kill_during_a_replacement_loses_nothing() {
         let new = format!("new.{round}");
         let (config, new_path) = (cache.file("cache.toml"), cache.file(&new));
         let engine = cache.start();
-        let millis = random.bits() % [150, 400, 1000][round % 3];
+        // Several shards have more to do at once.
+        let most = if shards > 1 { 4000 } else { 1000 };
+        let millis = random.bits() % [150, 400, most][round % 3];
         under_load(&engine, &mut models, random.bits(), false, || {
             thread::sleep(Duration::from_millis(200));
             thread::scope(|scope| {
@@ -161,7 +184,7 @@ fn a_new_flash_takes_over_from_one_that_failed() {
     let flash = full_cache.file("full/flash.img");
     File::create(&flash).unwrap().set_len(64 << 20).unwrap();
     cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
-    let engine = cache.set("flash.path", flash.as_str()).start();
+    let engine = cache.set("flash.path", flash.as_str()).set("shards", 2).start();
     let mut models = models();
     under_load(&engine, &mut models, 3, true, || {
         engine.wait_for("the flash to fail", || {
@@ -247,7 +270,6 @@ fn inspected(cache: &Cache, flash: &str, key: &str) -> u64 {
 
 #[test]
 fn the_end_of_a_server_is_on_the_flash_that_it_used_last() {
-    const OLD_WORDS: [&str; 2] = ["flash.path", "note beside this one does not name"];
     for drains in [false, true] {
         let mut cache = Cache::new(8);
         cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
@@ -256,15 +278,19 @@ fn the_end_of_a_server_is_on_the_flash_that_it_used_last() {
         fill(&engine, 1);
         let (config, new) = (cache.file("cache.toml"), cache.file("new.img"));
         text(&replace(&config, &new));
-        // The old flash still has clean pages: they are old from now on.
-        assert!(inspected(cache, "flash.img", "held_pages") >= 9);
+        // The old flash says that it has nothing any more.
+        assert_eq!(inspected(cache, "flash.img", "held_pages"), 0);
         fill(&engine, 2);
         engine.stop();
         assert_eq!(inspected(cache, "new.img", "dirty_pages") == 0, drains);
         let says_new = std::fs::read(cache.path("disk.img.thermocline")).unwrap();
-        // The dirty pages of the new flash, or the clean ones of the old, forbid the start.
-        let old_words = if drains { &OLD_WORDS[..] } else { &["flash.path", "has newer bytes"] };
-        cache.refused(&[], old_words);
+        // The dirty pages of the new flash forbid the start with the old one.
+        let is_refused = |cache: &Cache| {
+            if !drains {
+                cache.refused(&[], &["flash.path", "has newer bytes"]);
+            }
+        };
+        is_refused(cache);
         assert_eq!(std::fs::read(cache.path("disk.img.thermocline")).unwrap(), says_new);
         cache.set("flash.path", "new.img");
         let engine = cache.start();
@@ -279,9 +305,167 @@ fn the_end_of_a_server_is_on_the_flash_that_it_used_last() {
         let engine = cache.start();
         fill(&engine, 3);
         engine.stop();
-        cache.set("flash.path", "flash.img").refused(&[], old_words);
+        is_refused(cache.set("flash.path", "flash.img"));
         let engine = cache.set("flash.path", "new.img").start();
         is_filled(&engine, 3);
         engine.stop();
     }
+}
+
+/// Clients of two volumes work until `meanwhile` is done.
+fn volumes_under_load<T>(
+    engine: &Engine,
+    models: &mut [Model; 2],
+    random: &mut SplitMix64,
+    are_served: bool,
+    meanwhile: impl FnOnce() -> T,
+) -> T {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (name, model) in VOLUMES.into_iter().zip(models) {
+            let (mut client, seed) = (engine.client_of(name), random.bits());
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut random = SplitMix64::new(seed);
+                while !is_over.load(Ordering::Relaxed) {
+                    match step(&mut client, model, &mut random) {
+                        Err(error) if are_served => panic!("a client of {name} saw {error}"),
+                        Err(_) => return,
+                        Ok(()) => {}
+                    }
+                }
+            });
+        }
+        let result = meanwhile();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+const VOLUMES: [&str; 2] = ["db", "web"];
+
+#[test]
+fn the_flash_of_volumes_is_replaced_under_load() {
+    for shards in [1, 2] {
+        let mut cache = of_two();
+        cache.set("shards", shards);
+        let mut models = [Model::new(0, PAGES), Model::new(0, PAGES)];
+        let mut random = SplitMix64::new(5);
+        let engine = cache.start();
+        let (config, new) = (cache.file("cache.toml"), cache.file("new.img"));
+        volumes_under_load(&engine, &mut models, &mut random, true, || {
+            thread::sleep(Duration::from_millis(300));
+            text(&replace(&config, &new));
+            thread::sleep(Duration::from_millis(300));
+        });
+        for (name, model) in VOLUMES.into_iter().zip(&models) {
+            let status = status_of(&engine, name);
+            assert_eq!(status["has_flash"], true, "{status}");
+            assert!(range(&mut engine.client_of(name), model) == model.read(0, model.sectors()));
+        }
+        // Volumes still come and go, on the new flash.
+        edit(&mut cache, "flash.img", "new.img");
+        let both = cache.config_text();
+        without_web(&mut cache);
+        assert!(engine.reload(&cache));
+        engine.wait_for("the volume to leave", || {
+            engine.log().contains("the volume is gone").then_some(())
+        });
+        assert!(engine.reload_text(&cache, &both));
+        engine.wait_for("the volume to come back", || {
+            engine.log().contains("serving a new volume").then_some(())
+        });
+        assert!(
+            range(&mut engine.client_of("web"), &models[1])
+                == models[1].read(0, models[1].sectors())
+        );
+        volumes_under_load(&engine, &mut models, &mut random, true, || {
+            thread::sleep(Duration::from_millis(200));
+        });
+        engine.kill();
+        let engine = cache.replace(&both).start();
+        for (name, model) in VOLUMES.into_iter().zip(&mut models) {
+            let found = range(&mut engine.client_of(name), model);
+            model.recover(&found);
+        }
+        engine.stop();
+        edit(&mut cache, "new.img", "flash.img");
+        let log = cache.try_start().err().unwrap();
+        assert!(log.contains("flash"), "the old one is not taken again: {log}");
+    }
+}
+
+#[test]
+fn a_kill_during_a_replacement_with_volumes_loses_nothing() {
+    let mut cache = of_two();
+    cache.set("shards", 2);
+    let mut models = [Model::new(0, PAGES), Model::new(0, PAGES)];
+    let mut random = SplitMix64::new(6);
+    let mut current = "flash.img".to_owned();
+    // Starts with the old flash, and with the new one.
+    let mut taken = [0; 2];
+    for round in 0..10 {
+        let new = format!("new.{round}");
+        let (config, new_path) = (cache.file("cache.toml"), cache.file(&new));
+        let engine = cache.start();
+        let millis = random.bits() % [100, 300, 1000][round % 3];
+        let seed = random.bits();
+        volumes_under_load(&engine, &mut models, &mut SplitMix64::new(seed), false, || {
+            thread::sleep(Duration::from_millis(200));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    // It may be done before the kill, or not.
+                    drop(thermocline(&replace(&config, &new_path)));
+                });
+                thread::sleep(Duration::from_millis(millis));
+                engine.signal("KILL");
+            });
+        });
+        engine.kill();
+        let mut started = None;
+        for (way, path) in [&current, &new].into_iter().enumerate() {
+            match cache.set("flash.path", path.as_str()).try_start() {
+                Ok(engine) => {
+                    started = Some((engine, path.clone()));
+                    taken[way] += 1;
+                    break;
+                }
+                Err(log) => assert!(!log.contains("panicked"), "round {round}, {millis} ms: {log}"),
+            }
+        }
+        let Some((engine, path)) = started else { panic!("round {round}: no flash is taken") };
+        for (name, model) in VOLUMES.into_iter().zip(&mut models) {
+            let found = range(&mut engine.client_of(name), model);
+            model.recover(&found);
+        }
+        engine.kill();
+        current = path;
+    }
+    assert!(taken.iter().all(|&starts| starts > 0), "kills before and after: {taken:?}");
+}
+
+#[test]
+fn a_flash_that_volumes_cannot_have_is_refused() {
+    let mut cache = of_two();
+    let engine = cache.start();
+    let (config, new) = (cache.file("cache.toml"), cache.file("new.img"));
+    let words = [&replace(&config, &new)[..], &["--size", "9MiB"]].concat();
+    fails(&words, &["leave --size out"]);
+    fails(&[&replace(&config, &new)[..], &["--volume", "db"]].concat(), &["leave --volume out"]);
+    fails(&replace(&config, &cache.file("flash.img")), &["flash.path", "in use"]);
+    std::fs::write(cache.path("other.img"), vec![7; 2 << 20]).unwrap();
+    fails(&replace(&config, &cache.file("other.img")), &["other.img", "--force-init"]);
+    fill_volume(&mut engine.client_of("db"), 100, 4);
+    flush(&mut engine.client_of("db"));
+    engine.stop();
+    // The flash of other volumes is not overwritten.
+    std::fs::rename(cache.path("flash.img"), cache.path("held.img")).unwrap();
+    text(&["cache", "forget", "--backing", &cache.file("disk.img"), "--yes"]);
+    let engine = cache.start();
+    fails(
+        &replace(&config, &cache.file("held.img")),
+        &["it is the flash of cache", "--force-init"],
+    );
+    engine.stop();
+    cache.set("flash.path", "flash.img").start().stop();
 }

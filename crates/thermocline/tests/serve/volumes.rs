@@ -420,8 +420,6 @@ fn a_flash_of_one_store_and_one_of_volumes_are_told_apart() {
     for words in [&[][..], &["--force-init"]] {
         single.refused(words, &["volumes (db, web)", "no [[volume]]", "remove-volume"]);
     }
-    let config = cache.file("cache.toml");
-    fails(&["cache", "replace", &config, "--flash", "x"], &["several volumes cannot be replaced"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! the other, so that only one at a time changes the directory of the flash.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::Engine;
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_nbd::server::{Exports, Handle};
 use tracing::{error, info};
 
@@ -21,11 +23,12 @@ use super::departure::Stage;
 use super::devices::AnyDriver;
 use super::ending::leave_all;
 use super::listening::Ways;
+use super::new_flash::NewFlash;
 use super::ranges::VolumeRanges;
 use super::shadows;
-use super::shared_flash::SharedFlash;
+use super::shared_flash::{LaneSyncs, SharedFlash};
 use super::sharing::Sharing;
-use super::volume::{Notes, Part, Prepared, Seat, Volume};
+use super::volume::{Notes, Part, Prepared, Seat, Served, Volume};
 use super::{Service, Serving};
 use crate::bytes::Bytes;
 
@@ -54,6 +57,8 @@ enum Job {
     Add(Arc<Volumes>, String),
     /// Leave the devices of a volume that is served no more, and take it off the flash.
     Remove(Arc<Volume>, Vec<Engine<AnyDriver>>),
+    /// Use another flash for volumes that come later.
+    UseFlash(FlashDevice, PathBuf, Option<LaneSyncs>),
     /// Make durable that the backing store of a volume has grown to that many pages.
     Grow(Arc<Volume>, u64),
 }
@@ -73,6 +78,7 @@ pub(super) struct Shared {
     pub(super) boards: Boards,
     pub(super) ranges: VolumeRanges,
     pub(super) notes: Notes,
+    pub(super) served: Served,
 }
 
 impl Changes {
@@ -157,6 +163,22 @@ impl Changes {
     /// If the thread has died.
     pub(super) fn grow(&mut self, volume: &Arc<Volume>, pages: u64) -> Result<()> {
         self.send(Job::Grow(Arc::clone(volume), pages), &volume.name, volume.shares)
+    }
+
+    /// Return `true` while a volume comes, goes or grows.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.pending.is_empty() || !self.departing.is_empty()
+    }
+
+    /// Use another flash for volumes that come later, which all others use now.
+    ///
+    /// # Errors
+    /// If the thread has died.
+    pub(super) fn use_flash(&self, flash: &NewFlash) -> Result<()> {
+        let file = FlashDevice::One(flash.file.try_clone()?);
+        let job = Job::UseFlash(file, flash.path.clone(), flash.syncs.clone());
+        ensure!(self.jobs.send(job).is_ok(), "the thread that opens volumes has died");
+        Ok(())
     }
 
     /// Take the next step of each volume that is on its way out.
@@ -262,6 +284,10 @@ impl Shared {
                     }
                     (name, vec![])
                 }
+                Job::UseFlash(file, path, syncs) => {
+                    self.flash.replace(file, path, syncs);
+                    continue;
+                }
                 Job::Grow(volume, pages) => {
                     let _span = volume.span.enter();
                     if let Err(error) = volume.make_growth_durable(pages) {
@@ -288,6 +314,7 @@ impl Shared {
         let parts = Part::all(prepared.begin(&self.all, &self.notes)?);
         self.boards.add(name, volume.board.clone());
         self.ranges.add(name, &volume.ranges);
+        self.served.add(&volume);
         Ok(parts)
     }
 

@@ -16,9 +16,10 @@ use tracing::{debug, warn};
 
 use super::config::{Config, Volumes};
 use super::http::{Connection, Request, empty, not_allowed, response};
-use super::new_flash::{NewFlash, new_flash};
+use super::joining::{JoinOrder, Members, Waits};
+use super::new_flash::{NewFlash, Wanted, new_flash};
 use super::ranges::{RangeOrder, RangeResults, VolumeRanges};
-use super::volume::Volume;
+use super::volume::Served;
 
 /// Paths of the orders.
 pub(crate) const REPLACE: &str = "/replace";
@@ -29,16 +30,18 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 /// Pause after the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why the flash of volumes stays.
-pub(crate) const NO_REPLACEMENT: &str = "the flash of several volumes cannot be replaced while the server runs: stop it, write the pages of \
-     each volume back with `thermocline cache drain`, and start it with the new flash";
-
 /// The old flash and the new one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplaceOrder {
-    /// The new flash.
+    /// The new flash, or the new device of a mirrored one.
     pub(crate) flash: PathBuf,
+    /// The device of a mirrored flash that is replaced.
+    #[serde(default)]
+    pub(crate) member: Option<PathBuf>,
+    /// Bytes per second that are copied at most, of a mirrored flash.
+    #[serde(default)]
+    pub(crate) rate_bytes: Option<u64>,
     /// Capacity that the policy may use; by default, that of the old flash.
     pub(crate) size_bytes: Option<u64>,
     /// `true` if what the new flash holds is given up.
@@ -80,7 +83,7 @@ impl Config {
 /// Result of an order.
 enum Order {
     /// A replacement, whose end is still to come.
-    Replaces(mpsc::Receiver<Result<String>>),
+    Replaces(Waits),
     /// An order about a range, which the shards carry out.
     Ranges(RangeResults),
     Over(Response<String>),
@@ -106,13 +109,12 @@ impl Drop for SocketFile {
 }
 
 struct Shared {
-    /// Configuration of the only export; with volumes, the common keys and those of the first volume.
-    config: Config,
-    has_volumes: bool,
+    configs: Volumes,
+    /// The devices of a mirrored flash.
+    members: Option<Arc<Members>>,
     /// The flash in use: the configuration may name another one already.
     flash: Option<PathBuf>,
-    /// The only export; `None` with volumes, which come and go.
-    volume: Option<Arc<Volume>>,
+    served: Served,
     /// A replacement that the loop has not taken yet.
     ordered: Option<Replacement>,
     is_replacing: bool,
@@ -123,14 +125,15 @@ impl Control {
     pub(super) fn new(
         configs: &Volumes,
         volumes: VolumeRanges,
-        volume: Option<Arc<Volume>>,
+        served: Served,
+        members: Option<Arc<Members>>,
     ) -> Self {
-        let config = configs.shared().clone();
+        let flash = configs.each().iter().find_map(|config| config.flash.as_ref());
         let shared = Shared {
-            flash: config.flash.as_ref().map(|flash| flash.path.clone()),
-            config,
-            has_volumes: configs.are_named(),
-            volume,
+            flash: flash.map(|flash| flash.path.clone()),
+            configs: configs.clone(),
+            members,
+            served,
             ordered: None,
             is_replacing: false,
         };
@@ -142,8 +145,8 @@ impl Control {
     }
 
     /// Take over a configuration that was read again.
-    pub(super) fn set_config(&self, config: Config) {
-        self.lock().config = config;
+    pub(super) fn set_configs(&self, configs: Volumes) {
+        self.lock().configs = configs;
     }
 
     /// Take the replacement that was ordered since the last call.
@@ -174,8 +177,9 @@ impl Control {
     pub(super) fn start(&self, server: Handle) -> Result<Option<SocketFile>> {
         let (socket, is_named) = {
             let shared = self.lock();
-            let is_named = shared.config.control.is_some();
-            let Some(socket) = shared.config.control_socket() else { return Ok(None) };
+            let config = shared.configs.shared();
+            let is_named = config.control.is_some();
+            let Some(socket) = config.control_socket() else { return Ok(None) };
             (socket, is_named)
         };
         let started = self
@@ -267,7 +271,7 @@ impl Control {
 
     /// Gives an order about a range to the shards of its volume.
     fn command_range(&self, order: &RangeOrder) -> Result<RangeResults> {
-        let has_volumes = self.lock().has_volumes;
+        let has_volumes = self.lock().configs.are_named();
         ensure!(
             has_volumes || order.volume.is_none(),
             "the server has no volumes: leave --volume out"
@@ -275,27 +279,36 @@ impl Control {
         self.volumes.find(order.volume.as_deref())?.order(order)
     }
 
+    /// Begins to copy a mirrored flash to a device that replaces one of its own.
+    fn replace_member(&self, order: &ReplaceOrder, member: &Path) -> Result<Waits> {
+        let members = self.lock().members.clone();
+        let members = members.context(
+            "the flash has one device: leave --member out, or set `flash.mirror` to mirror it",
+        )?;
+        let ReplaceOrder { flash, forces_init, rate_bytes, .. } = order;
+        let (forces_init, rate_bytes) = (*forces_init, *rate_bytes);
+        members.begin(&JoinOrder { member, flash, forces_init, rate_bytes })
+    }
+
     /// Opens and sets up the new flash while the old one is in use.
-    fn prepare(&self, order: &ReplaceOrder) -> Result<mpsc::Receiver<Result<String>>> {
-        let (config, in_use, only) = {
+    fn prepare(&self, order: &ReplaceOrder) -> Result<Waits> {
+        if let Some(member) = &order.member {
+            return self.replace_member(order, member);
+        }
+        let (configs, in_use, served) = {
             let mut shared = self.lock();
-            ensure!(!shared.has_volumes, NO_REPLACEMENT);
-            let shards = shared.config.shards;
-            ensure!(
-                shards.get() == 1,
-                "the flash of {shards} shards cannot be replaced while the server runs: stop it, move \
-                 the pages home with `thermocline cache drain`, and start it with the new flash"
-            );
             ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
             shared.is_replacing = true;
-            (shared.config.clone(), shared.flash.clone(), shared.volume.clone())
+            (shared.configs.clone(), shared.flash.clone(), shared.served.clone())
         };
-        let prepared = match only {
-            Some(volume) if !volume.growth.is_busy() => {
-                new_flash(&config, in_use.as_deref(), volume.growth.served_bytes(), order)
-            }
-            Some(_) => Err(anyhow!("the backing store is growing: try again in a moment")),
-            None => Err(anyhow!(NO_REPLACEMENT)),
+        let volumes = served.all();
+        let volumes: Vec<_> = volumes.iter().filter(|volume| volume.has_flash).collect();
+        let prepared = if volumes.iter().any(|volume| volume.growth.is_busy()) {
+            Err(anyhow!("the backing store is growing: try again in a moment"))
+        } else {
+            let sizes = volumes.iter().map(|it| (it.name.clone(), it.growth.served_bytes()));
+            let (backing_bytes, in_use) = (sizes.collect(), in_use.as_deref());
+            new_flash(&Wanted { configs: &configs, backing_bytes, in_use }, order)
         };
         let flash = prepared.inspect_err(|_| self.has_ended())?;
         let (done, waits) = mpsc::channel();

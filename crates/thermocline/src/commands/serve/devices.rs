@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::Nanos;
 use thermocline_core::policy::multi::split::{Answer, Hint};
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
+use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::{JointDriver, JointMember};
 use thermocline_engine::driver::mirror::MirrorDriver;
 use thermocline_engine::driver::split::SplitDriver;
@@ -18,13 +20,13 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver, Recall, Sent};
 use thermocline_engine::{
-    FlashError, FlashSet, Frames, Layout, Mirror, Operation, Options, Storage, Uuid,
+    FlashError, FlashSet, Frames, Lane, Lanes as _, Layout, Operation, Options, Storage, Uuid,
 };
 use thermocline_nbd::backing::NbdDriver;
 use tracing::{info, warn};
 
 use super::config::{Config, IoEngine};
-use super::shared_flash::PerDevice;
+use super::shared_flash::LaneSyncs;
 
 /// Threads that drive devices where `io_uring` does not.
 const THREADS: usize = 32;
@@ -46,17 +48,22 @@ pub(crate) enum AnyDriver {
 }
 
 impl AnyDriver {
-    /// Drives another flash from now on. No operation on the old one is in flight.
-    pub(crate) fn set_flash(&mut self, flash: DeviceFile) -> Result<()> {
+    /// Drives another flash from now on, whose syncs others share. No operation on the old one is in flight.
+    pub(crate) fn set_flash(
+        &mut self,
+        flash: DeviceFile,
+        syncs: Option<JointMember>,
+    ) -> Result<()> {
         match self {
             Self::Uring(driver) => driver.set_flash(flash),
             Self::Threads(driver) => driver.set_flash(flash),
             Self::Nbd(_) => bail!("the server was started without a flash"),
-            Self::Split(driver) => return driver.flash_mut().set_flash(flash),
-            Self::Joint(_) => {
-                bail!("shards and volumes that share a flash keep the one that they began with")
+            Self::Split(driver) => return driver.flash_mut().set_flash(flash, syncs),
+            Self::Joint(driver) => {
+                driver.set_flash_syncs(syncs.context("the syncs of a shared flash are joined")?)?;
+                return driver.inner_mut().set_flash(flash, None);
             }
-            Self::Mirror(_) => bail!("a mirrored flash keeps its devices until the next start"),
+            Self::Mirror(_) => bail!("the devices of a mirrored flash join it"),
         }
         Ok(())
     }
@@ -206,6 +213,16 @@ impl Driver for AnyDriver {
         }
     }
 
+    fn close_flash(&mut self) {
+        match self {
+            Self::Uring(driver) => driver.close_flash(),
+            Self::Threads(driver) => driver.close_flash(),
+            Self::Split(driver) => driver.close_flash(),
+            Self::Joint(driver) => driver.close_flash(),
+            Self::Nbd(_) | Self::Mirror(_) => {}
+        }
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Uring(driver) => driver.wake_fd(),
@@ -231,6 +248,16 @@ pub(super) fn lock(
         warn!(device = %path.display(), %error, "waiting for a device that is in use");
         open(path, caching, LOCK_PATIENCE.saturating_sub(QUIET_PATIENCE))
     })
+}
+
+/// Return `true` if two paths lead to one file or device.
+pub(super) fn is_same_device(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        let is_device = found.file_type().is_block_device();
+        Some(if is_device { (true, 0, found.rdev()) } else { (false, found.dev(), found.ino()) })
+    };
+    identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
 /// Opens and locks the flash; a file is made if there is none, and `may_be_new` agrees.
@@ -332,17 +359,7 @@ pub(crate) fn drive_files(
     )
 }
 
-/// Join the driver of the first device of a mirrored flash and of the backing store with that of the second one.
-pub(crate) fn drive_both(
-    main: AnyDriver,
-    second: Option<AnyDriver>,
-    mirror: &Arc<Mirror>,
-) -> Result<AnyDriver> {
-    let pair = MirrorDriver::new(main, second, Arc::clone(mirror));
-    Ok(AnyDriver::Mirror(Box::new(pair.context("cannot wait for two devices")?)))
-}
-
-/// Create a driver for the second device of a mirrored flash alone.
+/// Create a driver for a device of a mirrored flash alone.
 pub(crate) fn drive_flash(
     engine: IoEngine,
     frames: &Arc<Frames>,
@@ -371,21 +388,32 @@ pub(crate) fn drive_nbd(
     Ok(AnyDriver::Split(Box::new(split)))
 }
 
-/// Join a driver with that of the second device of a mirrored flash, if there is one, and its syncs with those
-/// of others.
-pub(super) fn with_second(
+/// Join a driver with those of the other devices of a mirrored flash, if it is one, and its syncs with those of
+/// others.
+pub(crate) fn with_others(
     engine: IoEngine,
     frames: &Arc<Frames>,
     driver: AnyDriver,
-    (second, mirror): (Option<&DeviceFile>, Option<&Arc<Mirror>>),
-    [of_first, of_second]: PerDevice<JointMember>,
-    of_disk: Option<JointMember>,
+    flash: Option<&FlashDevice>,
+    (syncs, of_disk): (Option<&LaneSyncs>, Option<JointMember>),
 ) -> Result<AnyDriver> {
+    let of_flash = |lane: Lane| syncs.map(|syncs| syncs.join(lane)).transpose();
+    let Some(FlashDevice::Two(pair)) = flash else {
+        return joint(driver, of_flash(Lane::FIRST)?, of_disk);
+    };
+    let is_first_used = pair.mirror().in_use().has(Lane::FIRST);
+    let of_first = if is_first_used { of_flash(Lane::FIRST)? } else { None };
     let driver = joint(driver, of_first, of_disk)?;
-    let Some(mirror) = mirror else { return Ok(driver) };
-    let second = second.map(|second| drive_flash(engine, frames, second)).transpose()?;
-    let second = second.map(|second| joint(second, of_second, None)).transpose()?;
-    drive_both(driver, second, mirror)
+    let (lanes, syncs, frames) = (pair.lanes().clone(), syncs.cloned(), Arc::clone(frames));
+    let open = move |lane: Lane| {
+        let file = lanes.open(lane)?;
+        let driver = drive_flash(engine, &frames, &file).map_err(io::Error::other)?;
+        let syncs = syncs.as_ref().map(|syncs| syncs.join(lane)).transpose()?;
+        joint(driver, syncs, None).map_err(io::Error::other)
+    };
+    let (mirror, start_bytes) = (Arc::clone(pair.mirror()), pair.start_bytes());
+    let driver = MirrorDriver::new(driver, Box::new(open), mirror, start_bytes);
+    Ok(AnyDriver::Mirror(Box::new(driver.context("cannot use two devices")?)))
 }
 
 /// Join the syncs of a driver with those of others, if there are any.

@@ -11,6 +11,7 @@ use thermocline_nbd::server::Handle;
 use tracing::info;
 
 use super::kept_note::Note;
+use super::shared_flash::JointLanes;
 use crate::note::NotePlace;
 
 /// The steps of a start between the first read and the first write.
@@ -47,7 +48,7 @@ pub(crate) enum FlashFile {
     /// Other volumes write to the flash.
     Joint(JointFile),
     /// The same of a mirrored flash.
-    JointPair(MirrorStorage<JointFile>),
+    JointPair(MirrorStorage<JointLanes>),
 }
 
 impl FlashFile {

@@ -254,6 +254,10 @@ impl Note {
     /// If the note cannot be written: the flash stays in use.
     pub(super) fn leave_flash(&self) -> Result<(), SideFileError> {
         let mut known = self.lock();
+        if matches!(known.flash, KnownFlash::Failed) {
+            // It says already that the flash is not to be used.
+            return Ok(());
+        }
         let former = std::mem::replace(&mut known.flash, KnownFlash::Left);
         let stored = self.place.store(known.side_file());
         if stored.is_err() {

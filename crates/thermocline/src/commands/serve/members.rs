@@ -82,6 +82,7 @@ impl Member {
                 }
                 seat.take_news(*number, exports.service_mut(seat.place));
                 seat.grow(exports, *number);
+                seat.exchange(exports.service_mut(seat.place), *number);
                 let clients = serving.clients(&own, exports, seat.place);
                 seat.post(exports.service_mut(seat.place), clients);
                 true
@@ -126,13 +127,13 @@ impl Member {
                 let stays = !seat.depart(exports, 0);
                 if stays {
                     seat.grow(exports, 0);
-                    let service = exports.service_mut(seat.place);
-                    replacing.advance(serving.control, service, volume.note.as_deref());
+                    seat.exchange(exports.service_mut(seat.place), 0);
                     let clients = serving.clients(&own, exports, seat.place);
                     seat.post(exports.service_mut(seat.place), clients);
                 }
                 stays
             });
+            replacing.advance(serving, seats, changes);
             changes.advance(serving);
             changes.share(exports, seats);
         })

@@ -1,25 +1,28 @@
 //! A flash of two devices at a start: which of them are used, and what is done before.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
-use thermocline_engine::driver::flash::FlashDevice;
+use thermocline_engine::driver::flash::{FileLanes, FlashDevice};
 use thermocline_engine::{
-    Asked, FlashSet, FoundMember, Keeper, Label, MEMBER_HEAD_BYTES, Member, Mirror, MirrorError,
-    MirrorStorage, Noted, Pairing, Uuid, reconcile, resilver,
+    Asked, FoundMember, Keeper, Label, Lane, MEMBER_HEAD_BYTES, Member, Mirror, MirrorError, Noted,
+    Pairing, Uuid, reconcile,
 };
 use tracing::{error, info, warn};
 
 use super::devices::lock_flash;
+use super::joining::{Members, NewMember};
+use super::shared_flash::LaneSyncs;
 use crate::note::NotedMirror;
 
 /// How often a note is tried again that could not be written.
-const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A mirrored flash that was opened and locked.
 pub(crate) struct Pair {
@@ -32,7 +35,12 @@ pub(crate) struct Pair {
     pairing: Pairing,
     /// The label of a new pair, or of the members in use.
     label: Label,
+    caching: Caching,
+    joining: JoiningFiles,
 }
+
+/// Devices that join, with their labels, by their lanes.
+pub(super) type JoiningFiles = Arc<Mutex<BTreeMap<Lane, DeviceFile>>>;
 
 /// Devices that a mirrored flash shall have, and leave of the operator.
 pub(crate) struct Wanted<'a> {
@@ -95,15 +103,15 @@ impl Pair {
                 pairing = decided.map_err(|error| remedied(&error, paths))?;
             }
         }
-        Self::assemble(whole, paths, pairing)
+        Self::assemble(whole, wanted, pairing)
     }
 
     fn assemble(
         whole: [Option<DeviceFile>; 2],
-        paths: [&Path; 2],
+        wanted: &Wanted<'_>,
         pairing: Pairing,
     ) -> Result<Self> {
-        let paths = paths.map(Path::to_path_buf);
+        let (paths, caching) = (wanted.paths.map(Path::to_path_buf), wanted.caching);
         let notes = NotedMirror::default();
         let (only, label) = match pairing {
             Pairing::SetUp => (None, new_label()),
@@ -115,26 +123,31 @@ impl Pair {
         let mut members: [Option<DeviceFile>; 2] = [None, None];
         for (place, file) in whole.iter().enumerate() {
             let Some(file) = file else { continue };
-            members[member_at(&pairing, place) as usize] = Some(content(file)?);
+            let member = member_at(&pairing, place);
+            // One that is not used is open to whoever wants it, also to join again.
+            if only.is_none_or(|only| only == member) {
+                members[member as usize] = Some(content(file)?);
+            }
         }
+        let joining = JoiningFiles::default();
         let keeper = FlashKeeper {
-            files: by_member(&whole, &pairing)?,
+            files: by_member(&whole, &pairing, only)?,
+            joining: Arc::clone(&joining),
             label,
             notes: notes.clone(),
             failed_at: None,
         };
         let mirror = Arc::new(Mirror::new(only, label.generation, Box::new(keeper)));
-        let device = FlashDevice::Two(MirrorStorage::new(members, mirror));
-        Ok(Self { device, notes, whole, paths, pairing, label })
+        let device = FlashDevice::of_two(members, mirror);
+        Ok(Self { device, notes, whole, paths, pairing, label, caching, joining })
     }
 
-    /// Take the steps that come before anything is written: labels of a new pair, the generation of a member that
-    /// goes on alone, or the copy of a member. `sets` are the flashes on it, each with its beginning; what lies
-    /// before `head_bytes` is copied, too.
+    /// Take the steps that come before anything is written: labels of a new pair, or the generation of a member that
+    /// goes on alone.
     ///
     /// # Errors
     /// If a device or a note fails.
-    pub(crate) fn prepare(&mut self, head_bytes: u64, sets: &[(u64, &FlashSet)]) -> Result<()> {
+    pub(crate) fn prepare(&mut self) -> Result<()> {
         let mirror = self.device.mirror().map(Arc::clone).context("it is mirrored")?;
         match self.pairing {
             Pairing::SetUp => {
@@ -150,7 +163,7 @@ impl Pair {
                     self.write_labels(Label { is_alone: false, ..labels[0] })?;
                 }
             }
-            Pairing::Alone { label, .. } => {
+            Pairing::Alone { label, .. } | Pairing::Resilver { label, .. } => {
                 mirror.go_alone().context("the flash cannot go on with one device")?;
                 warn!(
                     device = name(label.member),
@@ -158,7 +171,6 @@ impl Pair {
                 );
                 return Ok(());
             }
-            Pairing::Resilver { place, label } => self.resilver(place, label, head_bytes, sets)?,
         }
         self.notes.set(Noted { generation: mirror.generation(), alone: None })?;
         Ok(())
@@ -176,41 +188,40 @@ impl Pair {
         Ok(())
     }
 
-    fn resilver(
-        &mut self,
-        place: usize,
-        label: Label,
-        head_bytes: u64,
-        sets: &[(u64, &FlashSet)],
-    ) -> Result<()> {
-        let member = label.member.other();
-        let [first, second] = &mut self.whole;
-        let (source, target) = if place == 0 { (first, second) } else { (second, first) };
-        let source_file = source.as_mut().context("the source is there")?;
-        let target_file = target.as_mut().context("the target is there")?;
-        info!(device = name(member), "copying the mirrored flash to its other device");
-        let size_bytes = source_file.size_bytes()?;
-        let in_target = || in_path(&self.paths[1 - place]);
-        target_file.reserve(size_bytes).with_context(in_target)?;
-        Label::erase(target_file).with_context(in_target)?;
-        let (mut source, mut target) = (content(source_file)?, content(target_file)?);
-        let mut told = Instant::now();
-        let watch = |done_bytes: u64, all_bytes: u64| {
-            if told.elapsed() > Duration::from_secs(5) {
-                told = Instant::now();
-                info!(done_bytes, all_bytes, "copying");
-            }
+    /// Return the devices for a server that runs, whose writers share these syncs.
+    ///
+    /// # Errors
+    /// If the system gives no more file descriptors.
+    pub(super) fn into_members(self, syncs: Option<&LaneSyncs>) -> Result<Arc<Members>> {
+        let Self { device, notes, mut whole, paths, pairing, caching, joining, label } = self;
+        let FlashDevice::Two(pair) = &device else { bail!("it is mirrored") };
+        let joins = match pairing {
+            Pairing::Resilver { place, .. } => whole[1 - place]
+                .take()
+                .map(|file| NewMember { file, path: paths[1 - place].clone() }),
+            Pairing::SetUp | Pairing::Both { .. } | Pairing::Alone { .. } => None,
         };
-        let done = resilver(&mut source, &mut target, member, 0..head_bytes, sets, watch)?;
-        let label = Label { is_alone: false, ..label };
-        Label { member, ..label }.write(target_file)?;
-        label.write(source_file)?;
-        if let Some(mirror) = self.device.mirror() {
-            mirror.admit();
+        let mut by_member = paths.clone();
+        for (place, path) in paths.into_iter().enumerate() {
+            by_member[member_at(&pairing, place) as usize] = path;
         }
-        info!(pages = done.pages, lost_pages = done.lost_pages, "the flash is mirrored again");
-        Ok(())
+        let (mirror, lanes) = (Arc::clone(pair.mirror()), pair.lanes().clone());
+        let syncs = syncs.cloned();
+        let open = Open { mirror, lanes, joining, syncs, caching, pair: label.pair };
+        Ok(Arc::new(Members::new(open, notes, by_member, joins)))
     }
+}
+
+/// Devices of a mirrored flash that a server uses.
+pub(super) struct Open {
+    pub(super) mirror: Arc<Mirror>,
+    pub(super) lanes: FileLanes,
+    pub(super) joining: JoiningFiles,
+    /// The syncs of the devices, if there are several writers.
+    pub(super) syncs: Option<LaneSyncs>,
+    pub(super) caching: Caching,
+    /// Identity of the pair.
+    pub(super) pair: Uuid,
 }
 
 /// The devices of a mirrored flash.
@@ -220,23 +231,46 @@ pub(crate) struct MirrorStatus {
     pub(crate) members: u64,
     /// Operations that failed, per device.
     pub(crate) errors: [u64; 2],
+    /// Progress of the copy for a device that joins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copying: Option<CopyStatus>,
+}
+
+/// The copy for a device that joins a mirrored flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CopyStatus {
+    pub(crate) copied_bytes: u64,
+    pub(crate) all_bytes: u64,
 }
 
 impl MirrorStatus {
     /// Return which devices are in use.
     pub(crate) fn of(mirror: &Mirror) -> Self {
         let members = Member::EACH.map(|member| u64::from(mirror.uses(member))).iter().sum();
-        Self { members, errors: Member::EACH.map(|member| mirror.errors(member)) }
+        let errors = Member::EACH.map(|member| mirror.errors(member));
+        let copying = mirror.join_progress();
+        let copying =
+            copying.map(|[copied_bytes, all_bytes]| CopyStatus { copied_bytes, all_bytes });
+        Self { members, errors, copying }
     }
 }
 
 /// Makes durable which device goes on alone, and says so in the log.
 struct FlashKeeper {
     files: [Option<DeviceFile>; 2],
+    joining: JoiningFiles,
     label: Label,
     notes: NotedMirror,
     /// When a note could not be written last.
     failed_at: Option<Instant>,
+}
+
+impl FlashKeeper {
+    fn write(&mut self, member: Member, generation: u64, is_alone: bool) -> io::Result<()> {
+        let label = Label { member, generation, is_alone, ..self.label };
+        let file = self.files[member as usize].as_mut();
+        label.write(file.ok_or(io::ErrorKind::NotConnected)?)
+    }
 }
 
 impl Keeper for FlashKeeper {
@@ -245,9 +279,7 @@ impl Keeper for FlashKeeper {
             // The label is written, and its note is due.
             return Ok(());
         }
-        let label = Label { member: survivor, generation, is_alone: true, ..self.label };
-        let file = self.files[survivor as usize].as_mut();
-        label.write(file.ok_or(io::ErrorKind::NotConnected)?)
+        self.write(survivor, generation, true)
     }
 
     fn note(&mut self, survivor: Member, generation: u64) -> io::Result<()> {
@@ -258,6 +290,7 @@ impl Keeper for FlashKeeper {
         match self.notes.set(noted) {
             Ok(()) => {
                 self.failed_at = None;
+                self.files[survivor.other() as usize] = None;
                 error!(
                     device = name(survivor.other()),
                     "a device of the mirrored flash is not used any more: the other one goes on alone"
@@ -274,9 +307,24 @@ impl Keeper for FlashKeeper {
             }
         }
     }
+
+    fn joins(&mut self, member: Member, lane: Lane) {
+        let mut joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
+        self.files[member as usize] = joining.remove(&lane);
+    }
+
+    fn label_both(&mut self, member: Member, generation: u64) -> io::Result<()> {
+        self.write(member, generation, false)
+    }
+
+    fn note_both(&mut self, generation: u64) {
+        if let Err(error) = self.notes.set(Noted { generation, alone: None }) {
+            warn!(%error, "the note of the backing store does not say yet that the flash is mirrored again");
+        }
+    }
 }
 
-const fn name(member: Member) -> &'static str {
+pub(super) const fn name(member: Member) -> &'static str {
     match member {
         Member::First => "first",
         Member::Second => "second",
@@ -295,7 +343,7 @@ fn new_label() -> Label {
 }
 
 /// Return the content of a member, without its label.
-fn content(file: &DeviceFile) -> io::Result<DeviceFile> {
+pub(super) fn content(file: &DeviceFile) -> io::Result<DeviceFile> {
     file.region(MEMBER_HEAD_BYTES..u64::MAX)
 }
 
@@ -310,15 +358,17 @@ fn member_at(pairing: &Pairing, place: usize) -> Member {
     }
 }
 
-/// Return the devices by the members that they are.
+/// Return the devices in use by the members that they are.
 fn by_member(
     whole: &[Option<DeviceFile>; 2],
     pairing: &Pairing,
+    only: Option<Member>,
 ) -> io::Result<[Option<DeviceFile>; 2]> {
     let mut members = [None, None];
     for (place, file) in whole.iter().enumerate() {
-        let file = file.as_ref().map(DeviceFile::try_clone).transpose()?;
-        members[member_at(pairing, place) as usize] = file;
+        let member = member_at(pairing, place);
+        let file = file.as_ref().filter(|_| only.is_none_or(|only| only == member));
+        members[member as usize] = file.map(DeviceFile::try_clone).transpose()?;
     }
     Ok(members)
 }

@@ -17,6 +17,7 @@ mod growth;
 mod history;
 mod http;
 mod instruments;
+mod joining;
 mod kept_note;
 mod listening;
 mod members;
@@ -70,7 +71,7 @@ use self::page::Process;
 use self::ranges::VolumeRanges;
 use self::shadows::Wanted;
 use self::sharing::Sharing;
-use self::volume::{Notes, Prepared, Seat};
+use self::volume::{Notes, Prepared, Seat, Served};
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
@@ -125,7 +126,6 @@ fn run_server(
     let (opened, flash) = opening::open(configs, options)?;
     let ranges = VolumeRanges::default();
     let boards = Boards::new(configs.are_named());
-    let threads = usize::from(shared.shards.get());
     let mut ways = Ways::default();
     let mut volumes = vec![];
     for ((config, opened), shadows) in configs.each().iter().zip(opened).zip(shadow_options) {
@@ -135,12 +135,16 @@ fn run_server(
         ranges.add(&prepared.volume.name, &prepared.volume.ranges);
         volumes.push(prepared);
     }
-    let only = (!configs.are_named()).then(|| Arc::clone(&volumes[0].volume));
-    let control = Control::new(configs, ranges.clone(), only);
+    let served = Served::default();
+    for prepared in &volumes {
+        served.add(&prepared.volume);
+    }
+    let members = flash.members.clone();
+    let control = Control::new(configs, ranges.clone(), served.clone(), members.clone());
     let servers = listen(configs, volumes.iter_mut().map(Prepared::take_exports).collect())?;
     let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
     let _socket = control.start(all.clone())?;
-    let mut members: Vec<Member> = servers
+    let mut threads: Vec<Member> = servers
         .into_iter()
         .enumerate()
         .map(|(number, server)| Member { number, server, seats: vec![] })
@@ -148,7 +152,7 @@ fn run_server(
     let notes = Notes::default();
     for (place, prepared) in volumes.into_iter().enumerate() {
         let (_, seats) = prepared.begin(&all, &notes)?;
-        for (member, seat) in members.iter_mut().zip(seats) {
+        for (member, seat) in threads.iter_mut().zip(seats) {
             member.seats.push(Seat { place, ..seat });
         }
     }
@@ -159,10 +163,10 @@ fn run_server(
     }
     let notes_of_all = notes.clone();
     let shared_changes =
-        changes::Shared { flash, all: all.clone(), boards, ranges, notes: notes_of_all };
+        changes::Shared { flash, all: all.clone(), boards, ranges, notes: notes_of_all, served };
     let changes = Changes::start(shared_changes, Sharing::new(configs)?)?;
-    let beats = Beats::new(threads);
-    let inboxes = Inboxes::new(threads);
+    let beats = Beats::new(threads.len());
+    let inboxes = Inboxes::new(threads.len());
     let serving = Serving {
         shards: shared.shards,
         are_named: configs.are_named(),
@@ -174,7 +178,10 @@ fn run_server(
     };
     let devices = ways.devices.into_iter().map(|device| block_device::begin(device, &all));
     let devices = devices.collect::<Result<Vec<_>>>()?;
-    let served = serve(members, &serving, changes, notes);
+    if let Some(members) = members {
+        members.begin_waiting()?;
+    }
+    let served = serve(threads, &serving, changes, notes);
     leave_ways(served, ways.machines, devices)
 }
 

@@ -1,15 +1,16 @@
 //! The flash that is to take the place of another: opened, locked and set up while that one is in use.
 
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
-use thermocline_engine::{Flash, FlashError, FlashSet, PolicyOptions, Uuid};
+use thermocline_engine::{Directory, FlashError, FlashSet, Lane, Options, Uuid};
 
-use super::config::Config;
+use super::config::{Config, Volumes};
 use super::control::ReplaceOrder;
-use super::devices::{initialise, lock_flash, options, set_bytes};
+use super::devices::{initialise, is_same_device, lock_flash, options, set_bytes};
+use super::shared_flash::LaneSyncs;
 use crate::bytes::Bytes;
 
 /// A flash that was set up, and holds nothing yet.
@@ -17,29 +18,92 @@ use crate::bytes::Bytes;
 pub(crate) struct NewFlash {
     pub(crate) path: PathBuf,
     pub(crate) file: DeviceFile,
-    /// Capacity that the policy may use.
-    pub(crate) pages: u32,
-    pub(crate) policy: PolicyOptions,
-    pub(crate) contents: Flash,
+    /// Its syncs, if it has several writers.
+    pub(crate) syncs: Option<LaneSyncs>,
+    pub(crate) parts: Vec<Arc<NewPart>>,
+}
+
+/// The part of a volume, or all of it.
+#[derive(Debug)]
+pub(crate) struct NewPart {
+    pub(crate) name: String,
+    pub(crate) file: DeviceFile,
+    pub(crate) syncs: Option<LaneSyncs>,
+    /// Options of each shard.
+    pub(crate) options: Vec<Options>,
+    pub(crate) contents: FlashSet,
+}
+
+/// The volumes that a new flash is for: those of a configuration that use the flash, with the sizes of their backing
+/// stores.
+pub(super) struct Wanted<'a> {
+    pub(super) configs: &'a Volumes,
+    pub(super) backing_bytes: Vec<(String, u64)>,
+    /// The flash in use.
+    pub(super) in_use: Option<&'a Path>,
 }
 
 /// Open, lock and set up the flash that replaces another.
 ///
 /// # Errors
 /// A flash that cannot be used, or holds something.
-pub(crate) fn new_flash(
-    config: &Config,
-    in_use: Option<&Path>,
-    backing_bytes: u64,
-    order: &ReplaceOrder,
-) -> Result<NewFlash> {
-    let mut config = config.clone();
-    let flash = config.flash.as_mut().context("the configuration has no [flash]")?;
+pub(super) fn new_flash(wanted: &Wanted<'_>, order: &ReplaceOrder) -> Result<NewFlash> {
+    let Wanted { configs, backing_bytes, in_use } = wanted;
     let in_flash = || format!("`{}`", order.flash.display());
     ensure!(
+        order.size_bytes.is_none() || !configs.are_named(),
+        "the shares of the volumes stay as they are: leave --size out"
+    );
+    let mut each = vec![];
+    for (name, bytes) in backing_bytes {
+        let config = configs.of(name).with_context(|| {
+            format!("volume `{name}` is not in the configuration: read it again first")
+        })?;
+        let _span = configs.span(config).entered();
+        check(config, *in_use, order)?;
+        each.push((name, part_options(config, *bytes, order)?));
+    }
+    let config = configs.shared();
+    let caching = if config.io.direct { Caching::Direct } else { Caching::Buffered };
+    let mut file = lock_flash(&order.flash, caching, [], || Ok(())).with_context(in_flash)?;
+    if !order.forces_init {
+        check_empty(&mut file).with_context(in_flash)?;
+    }
+    let sizes: Vec<(&str, u64)> =
+        each.iter().map(|(name, options)| (name.as_str(), set_bytes(&options[0]))).collect();
+    let is_shared = configs.are_named() || config.shards.get() > 1;
+    let syncs = is_shared.then(LaneSyncs::default);
+    if let Some(syncs) = &syncs {
+        syncs.add(Lane::FIRST, &file)?;
+    }
+    // An earlier try may have left an empty or blank file of another size.
+    let directory = if configs.are_named() {
+        let bytes = Directory::flash_bytes(sizes.iter().map(|(_, bytes)| *bytes));
+        file.reserve(bytes).with_context(in_flash)?;
+        Some(Directory::set_up(&mut file, &sizes).with_context(in_flash)?)
+    } else {
+        file.reserve(sizes.iter().map(|(_, bytes)| bytes).sum()).with_context(in_flash)?;
+        None
+    };
+    let mut parts = vec![];
+    for (name, options) in each {
+        let mut part = match &directory {
+            Some(directory) => file.region(directory.region(name)?)?,
+            None => file.try_clone()?,
+        };
+        let contents = initialise(&mut part, Uuid::new_v4(), &options[0]).with_context(in_flash)?;
+        let (name, syncs) = (name.clone(), syncs.clone());
+        parts.push(Arc::new(NewPart { name, file: part, syncs, options, contents }));
+    }
+    Ok(NewFlash { path: order.flash.clone(), file, syncs, parts })
+}
+
+/// Refuse a volume that cannot have another flash.
+fn check(config: &Config, in_use: Option<&Path>, order: &ReplaceOrder) -> Result<()> {
+    let flash = config.flash.as_ref().context("the configuration has no [flash]")?;
+    ensure!(
         flash.mirror.is_none(),
-        "the flash is mirrored: stop the server, name the new device in the configuration, and start once \
-         with --resilver"
+        "the flash is mirrored: name the device that is to be replaced with --member"
     );
     ensure!(
         config.backing.note.is_some() || config.backing.path.is_some(),
@@ -50,50 +114,46 @@ pub(crate) fn new_flash(
         let is_same = path.is_some_and(|path| is_same_device(path, &order.flash));
         ensure!(!is_same, "`{}`: this is `{key}`, which is in use", order.flash.display());
     }
-    flash.path.clone_from(&order.flash);
-    flash.size = order.size_bytes.map_or(flash.size, Bytes);
-    let caching = if config.io.direct { Caching::Direct } else { Caching::Buffered };
-    let options = options(&config, backing_bytes)?;
-    let mut file = lock_flash(&order.flash, caching, [], || Ok(())).with_context(in_flash)?;
-    let contents =
-        if order.forces_init { Err(FlashError::Empty) } else { FlashSet::read(&mut file) };
-    match contents {
-        Err(FlashError::Empty) => {}
-        // Such as one that an earlier try has set up.
-        Ok(found) if found.contents().held_pages == 0 => {}
-        Ok(found) => {
-            let found = found.contents();
-            bail!(
-                "{}: it is the flash of cache {}, with {} pages; --force-init gives up what it holds",
-                in_flash(),
-                found.superblock.owner(),
-                found.held_pages
-            );
-        }
-        Err(error) => {
-            let context = "nothing was changed; --force-init gives up what it holds";
-            return Err(anyhow::Error::new(error).context(context).context(in_flash()));
-        }
-    }
-    // An earlier try may have left an empty or blank file of another size.
-    file.reserve(set_bytes(&options)).with_context(in_flash)?;
-    let contents = initialise(&mut file, Uuid::new_v4(), &options).with_context(in_flash)?;
-    let contents = contents.into_only().with_context(in_flash)?;
-    Ok(NewFlash {
-        path: order.flash.clone(),
-        file,
-        pages: options.flash_pages,
-        policy: options.policy,
-        contents,
-    })
+    Ok(())
 }
 
-/// Return `true` if two paths lead to one file or device.
-fn is_same_device(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| {
-        let found = std::fs::metadata(path).ok()?;
-        let is_device = found.file_type().is_block_device();
-        Some(if is_device { (true, 0, found.rdev()) } else { (false, found.dev(), found.ino()) })
-    };
-    identity(one).is_some_and(|found| identity(other) == Some(found))
+/// Return the options of the shards of a volume with the new flash.
+fn part_options(config: &Config, backing_bytes: u64, order: &ReplaceOrder) -> Result<Vec<Options>> {
+    let mut config = config.clone();
+    if let (Some(flash), Some(bytes)) = (&mut config.flash, order.size_bytes) {
+        flash.size = Bytes(bytes);
+    }
+    let options = options(&config, backing_bytes)?;
+    options.of_shards(config.shard_map()).context("`shards`")
+}
+
+/// Refuse a flash that holds something. An earlier try may have set it up.
+fn check_empty(file: &mut DeviceFile) -> Result<()> {
+    let refused = "nothing was changed; --force-init gives up what it holds";
+    let mut parts = vec![];
+    if let Some(directory) = Directory::read(file).context(refused)? {
+        for (name, range) in directory.volumes() {
+            if !directory.is_new(file, name)? {
+                parts.push(file.region(range)?);
+            }
+        }
+    } else {
+        parts.push(file.try_clone()?);
+    }
+    for mut part in parts {
+        match FlashSet::read(&mut part) {
+            Err(FlashError::Empty) => {}
+            Ok(found) if found.contents().held_pages == 0 => {}
+            Ok(found) => {
+                let found = found.contents();
+                bail!(
+                    "it is the flash of cache {}, with {} pages; --force-init gives up what it holds",
+                    found.superblock.owner(),
+                    found.held_pages
+                );
+            }
+            Err(error) => return Err(anyhow::Error::new(error).context(refused)),
+        }
+    }
+    Ok(())
 }

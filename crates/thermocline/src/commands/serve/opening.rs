@@ -12,8 +12,8 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::JointSyncs;
 use thermocline_engine::{
-    Asked, Device, Directory, Engine, Fingerprint, Flash, FlashError, FlashSet, Noted, OpenError,
-    Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
+    Asked, Device, Engine, Fingerprint, Flash, FlashError, FlashSet, Noted, OpenError, Operation,
+    Options, Plan, Shard, SideFile, Step, Storage, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
@@ -21,7 +21,7 @@ use tracing::info;
 use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{
     AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options, set_bytes,
-    with_second,
+    with_others,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::kept_note::Note;
@@ -127,7 +127,7 @@ pub(crate) fn open(
         planned.push(volumes.within(config, plan)?);
     }
     if let Some(pair) = &mut pair {
-        prepare(pair, &planned, regions.as_ref())?;
+        pair.prepare()?;
     }
     if let (Some(regions), Some(flash)) = (&mut regions, &mut flash) {
         let mut storage = flash.try_clone()?;
@@ -137,7 +137,7 @@ pub(crate) fn open(
     let is_shared = volumes.are_named() || volumes.shared().shards.get() > 1;
     let path = volumes.each().iter().find_map(|config| config.flash.as_ref());
     let mut shared = SharedFlash::start(flash, path.map(|flash| flash.path.clone()), is_shared)?;
-    shared.notes = pair.map(|pair| pair.notes);
+    shared.members = pair.map(|pair| pair.into_members(shared.syncs_for(true))).transpose()?;
     let mut opened = vec![];
     for planned in planned {
         let config = planned.store.config;
@@ -161,8 +161,8 @@ pub(crate) fn open(
 /// stays, empty, for the next try.
 pub(super) fn open_one(shared: &SharedFlash, config: &Config) -> Result<Opened> {
     let mut store = Store::find(config, &[])?;
-    if let (Some(notes), Some(note)) = (&shared.notes, &mut store.note) {
-        notes.add(note);
+    if let (Some(members), Some(note)) = (&shared.members, &mut store.note) {
+        members.notes.add(note);
     }
     let in_flash = store.in_flash();
     let file = shared.file_for(config).with_context(|| in_flash.clone())?;
@@ -232,19 +232,6 @@ fn lock_pair(
         }
     }
     Ok(Some(pair))
-}
-
-/// Take the steps of a mirrored flash that come before anything is written to it.
-fn prepare(pair: &mut Pair, planned: &[Planned<'_>], regions: Option<&Regions>) -> Result<()> {
-    let mut sets = vec![];
-    for planned in planned {
-        let region = regions.and_then(|regions| regions.of(planned.store.name()));
-        let start = region.and_then(Region::range).map_or(0, |range| range.start);
-        sets.extend(planned.flash.as_ref().map(|flash| (start, flash)));
-    }
-    // The directory of volumes is before the first of them.
-    let head_bytes = if regions.is_some() { Directory::flash_bytes([]) } else { 0 };
-    pair.prepare(head_bytes, &sets)
 }
 
 /// Check that a flash may be made: no backing store needs one that is elsewhere.
@@ -473,18 +460,11 @@ fn drive(
         (Backing::File(disk), _) => disk,
         (Backing::Nbd(backing), [shard]) => {
             let backing = NbdDriver::new(*backing, shard.frames())?;
-            let [first, second] = flash.map_or([None, None], |(file, _)| file.members());
-            let driver = drive_nbd(engine, shard.frames(), backing, first)?;
-            let syncs = all.member_for(flash.is_some())?;
-            let mirror = flash.and_then(|(file, _)| file.mirror());
-            return Ok(vec![with_second(
-                engine,
-                shard.frames(),
-                driver,
-                (second, mirror),
-                syncs,
-                None,
-            )?]);
+            let flash = flash.map(|(file, _)| file);
+            let first = flash.map(FlashDevice::first).transpose()?.flatten();
+            let driver = drive_nbd(engine, shard.frames(), backing, first.as_ref())?;
+            let syncs = all.syncs_for(flash.is_some());
+            return Ok(vec![with_others(engine, shard.frames(), driver, flash, (syncs, None))?]);
         }
         (Backing::Nbd(_), _) => bail!("an export is cached by one shard"),
     };
@@ -492,12 +472,11 @@ fn drive(
     let disk_syncs = disk_syncs.transpose()?;
     let each = shards.iter().enumerate().map(|(number, shard)| {
         let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
-        let [first, second] = region.as_ref().map_or([None, None], FlashDevice::members);
-        let driver = drive_files(engine, shard.frames(), first, &disk)?;
+        let first = region.as_ref().map(FlashDevice::first).transpose()?.flatten();
+        let driver = drive_files(engine, shard.frames(), first.as_ref(), &disk)?;
         let of_disk = disk_syncs.as_ref().map(JointSyncs::join).transpose()?;
-        let syncs = all.member_for(flash.is_some())?;
-        let mirror = region.as_ref().and_then(FlashDevice::mirror);
-        with_second(engine, shard.frames(), driver, (second, mirror), syncs, of_disk)
+        let syncs = all.syncs_for(flash.is_some());
+        with_others(engine, shard.frames(), driver, region.as_ref(), (syncs, of_disk))
     });
     each.collect()
 }

@@ -41,7 +41,7 @@ pub(super) fn reload(
         let _span = volume.span.enter();
         let taken = match configs.of(&volume.name) {
             Some(config) => configs.within(config, change(config, seat, exports)),
-            None => changes.remove(&volume),
+            None => check_flash_stays(serving).and_then(|()| changes.remove(&volume)),
         };
         if taken.is_ok() && configs.of(&volume.name).is_some() {
             let shard = exports.service_mut(seat.place).inner_mut().engine_mut().shard();
@@ -62,7 +62,8 @@ pub(super) fn reload(
     }
     for config in configs.each().iter().filter(|_| configs.are_named()) {
         if seats.iter().all(|seat| seat.volume.name != config.nbd.export)
-            && let Err(error) = changes.add(&configs, config, seats)
+            && let Err(error) =
+                check_flash_stays(serving).and_then(|()| changes.add(&configs, config, seats))
         {
             let _span = configs.span(config).entered();
             error!(error = format!("{error:#}"), "did not add the volume");
@@ -73,8 +74,17 @@ pub(super) fn reload(
     }
     serving.all.set_client_rates(configs.shared().nbd.client_rates());
     serving.all.wake();
-    serving.control.set_config(configs.shared().clone());
+    serving.control.set_configs((*configs).clone());
     info!("applied the new configuration; sizes, devices and addresses need a restart");
+    Ok(())
+}
+
+/// Refuse to add or remove a volume while the flash is being replaced.
+fn check_flash_stays(serving: &Serving<'_>) -> Result<()> {
+    ensure!(
+        !serving.control.is_replacing(),
+        "the flash is being replaced: read the configuration again after that"
+    );
     Ok(())
 }
 

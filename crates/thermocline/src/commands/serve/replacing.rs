@@ -1,97 +1,331 @@
 //! The replacement of the flash, step by step, between the requests of clients.
+//!
+//! All shards of all volumes take each step before any of them takes the next one, because they share the device:
+//!
+//! 1. *Leaving*: no slot of the old flash is written any more, and what is dirty there goes to the backing stores.
+//!    Then every note says that no flash is needed.
+//! 2. *Releasing*: the shards give the old flash up. When no operation needs it any more, every note names the new
+//!    flash.
+//! 3. *Taking*: each shard caches on its region of the new flash.
 
-use anyhow::{Context as _, Result, ensure};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context as _, Error, Result, ensure};
 use thermocline_engine::driver::flash::FlashDevice;
+use thermocline_engine::{Engine, Lane, Shard};
 use tracing::{error, info};
 
-use super::Service;
-use super::control::{Control, Replacement};
-use super::kept_note::Note;
+use super::changes::Changes;
+use super::control::Replacement;
+use super::devices::AnyDriver;
+use super::new_flash::NewPart;
+use super::volume::{Seat, Volume};
+use super::{NOTE_INTERVAL, Service, Serving};
+
+/// Step of a replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Leaving,
+    Releasing,
+    Taking,
+}
+
+/// Findings of a thread when it looked last.
+#[derive(Debug, Default)]
+struct Report {
+    /// `true` if the thread is done with the step.
+    is_done: bool,
+    lost_pages: usize,
+    /// Reason why it cannot take the step.
+    error: Option<Error>,
+}
+
+impl Report {
+    fn is_refused(&self, replacement: &Replacement) -> bool {
+        self.error.is_some() || (self.lost_pages > 0 && !replacement.forgets_lost)
+    }
+
+    /// Refuse to go on if a thread cannot, or pages are lost.
+    fn check(self, replacement: &Replacement) -> Result<()> {
+        let is_refused = self.is_refused(replacement);
+        let Self { error, lost_pages, .. } = self;
+        error.map_or(Ok(()), Err)?;
+        ensure!(
+            !is_refused,
+            "{lost_pages} pages are lost, and another start would not know of them: write them as a whole, \
+             or give them up with --yes; /status lists them"
+        );
+        Ok(())
+    }
+}
+
+/// A volume's part in a replacement, for all its threads.
+pub(super) struct Exchange(Mutex<State>);
+
+struct State {
+    /// The step, and the volume's part of the new flash.
+    current: Option<(Stage, Arc<NewPart>)>,
+    /// Per thread, since the step began.
+    reports: Vec<Option<Report>>,
+}
+
+impl Exchange {
+    pub(super) fn new(threads: usize) -> Self {
+        let reports = (0..threads).map(|_| None).collect();
+        Self(Mutex::new(State { current: None, reports }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, current: Option<(Stage, Arc<NewPart>)>) {
+        let mut state = self.lock();
+        state.current = current;
+        state.reports.iter_mut().for_each(|report| *report = None);
+    }
+
+    fn begin(&self, stage: Stage) {
+        let part = self.lock().current.take().map(|(_, part)| part);
+        self.set(part.map(|part| (stage, part)));
+    }
+}
 
 /// The replacement under way, if there is one.
 #[derive(Default)]
 pub(super) struct Replacing {
-    current: Option<Replacement>,
+    current: Option<Current>,
+}
+
+struct Current {
+    replacement: Replacement,
+    volumes: Vec<Arc<Volume>>,
+    stage: Stage,
+    /// When a note could not be written last.
+    failed_at: Option<Instant>,
 }
 
 impl Replacing {
-    /// Takes the next step, if it can be taken now.
-    pub(super) fn advance(
-        &mut self,
-        control: &Control,
-        service: &mut Service,
-        note: Option<&Note>,
-    ) {
+    /// Takes the next step of all, if it can be taken now.
+    pub(super) fn advance(&mut self, serving: &Serving<'_>, seats: &[Seat], changes: &mut Changes) {
         if self.current.is_none() {
-            let Some(ordered) = control.take_order() else { return };
+            let Some(ordered) = serving.control.take_order() else { return };
             info!(flash = %ordered.flash.path.display(), "replacing the flash");
-            self.current = Some(ordered);
+            match begin(&ordered, seats, changes) {
+                Ok(volumes) => {
+                    let (stage, failed_at) = (Stage::Leaving, None);
+                    let replacement = ordered;
+                    self.current = Some(Current { replacement, volumes, stage, failed_at });
+                    serving.all.wake();
+                }
+                Err(error) => finish(serving, ordered, Err(error)),
+            }
+            return;
         }
-        let Some(replacement) = &self.current else { return };
-        let result = match step(replacement, service, note) {
-            Ok(false) => return,
-            Ok(true) => Ok(done(replacement)),
+        let Some(current) = &mut self.current else { return };
+        let result = match current.step(changes) {
+            Ok(Progress::None) => return,
+            Ok(Progress::Step) => {
+                if current.stage == Stage::Taking {
+                    serving.control.has_taken(current.replacement.flash.path.clone());
+                }
+                return serving.all.wake();
+            }
+            Ok(Progress::End) => Ok(done(&current.replacement)),
             Err(error) => Err(error),
         };
-        match &result {
-            Ok(_) => {
-                control.has_taken(replacement.flash.path.clone());
-                info!("replaced the flash: change `flash.path` before the next start");
-            }
-            Err(error) => error!(error = format!("{error:#}"), "did not replace the flash"),
-        }
-        control.has_ended();
-        if let Some(replacement) = self.current.take() {
-            replacement.finish(result);
+        if let Some(current) = self.current.take() {
+            current.volumes.iter().for_each(|volume| volume.exchange.set(None));
+            serving.all.wake();
+            finish(serving, current.replacement, result);
         }
     }
 }
 
-/// Takes a step. Returns whether it was the last one.
-fn step(replacement: &Replacement, service: &mut Service, note: Option<&Note>) -> Result<bool> {
-    let note = note.context("the server was started without a flash")?;
-    let flash = &replacement.flash;
-    let engine = service.inner_mut().engine_mut();
-    let shard = engine.shard_mut();
-    let lost_pages = shard.lost_pages().len();
-    let may_go_on = lost_pages == 0 || replacement.forgets_lost;
-    if !may_go_on {
-        shard.stay_with_flash()?;
+fn finish(serving: &Serving<'_>, replacement: Replacement, result: Result<String>) {
+    match &result {
+        Ok(_) => info!("replaced the flash: change `flash.path` before the next start"),
+        Err(error) => error!(error = format!("{error:#}"), "did not replace the flash"),
     }
+    serving.control.has_ended();
+    replacement.finish(result);
+}
+
+/// Begins with all volumes that use the flash.
+fn begin(replacement: &Replacement, seats: &[Seat], changes: &Changes) -> Result<Vec<Arc<Volume>>> {
     ensure!(
-        may_go_on,
-        "{lost_pages} pages are lost, and another start would not know of them: write them as a whole, \
-         or give them up with --yes; /status lists them"
+        !changes.is_busy(),
+        "a volume is being added or removed, or grows: try again when that is done"
     );
-    if shard.has_flash() {
-        shard.check_flash(flash.pages, &flash.policy, &flash.contents)?;
-        shard.leave_flash();
-        return Ok(false);
+    let volumes = seats.iter().map(|seat| Arc::clone(&seat.volume));
+    let volumes: Vec<_> = volumes.filter(|volume| volume.has_flash).collect();
+    let parts = &replacement.flash.parts;
+    let mut begun = vec![];
+    for volume in &volumes {
+        let part = parts.iter().find(|part| part.name == volume.name);
+        let part = part.with_context(|| format!("volume `{}` is new", volume.name))?;
+        volume.note.as_ref().context("the server was started without a flash")?;
+        begun.push((volume, Arc::clone(part)));
     }
-    if shard.has_left_flash() {
-        // From here on no start takes the old flash, which has nothing that the backing store lacks.
-        if let Err(error) = note.leave_flash() {
-            shard.stay_with_flash()?;
-            return Err(error).context("the engine stays with the old flash");
+    ensure!(!begun.is_empty(), "the server was started without a flash");
+    for (volume, part) in begun {
+        volume.exchange.set(Some((Stage::Leaving, part)));
+    }
+    Ok(volumes)
+}
+
+/// Outcome of a look at all threads.
+enum Progress {
+    None,
+    Step,
+    End,
+}
+
+impl Current {
+    /// Takes the step that the first thread takes for all, once all threads are done with theirs.
+    fn step(&mut self, changes: &Changes) -> Result<Progress> {
+        let all = self.reports();
+        // A note may say already that the flash is not needed: nobody stays with it then.
+        let may_stay = self.stage == Stage::Leaving && self.failed_at.is_none();
+        let is_refused = may_stay && all.is_refused(&self.replacement);
+        if !all.is_done && !is_refused {
+            return Ok(Progress::None);
         }
-        shard.release_flash();
+        if self.stage != Stage::Leaving || may_stay {
+            let context = "the old flash is no longer used: the engine runs without one";
+            let checked = all.check(&self.replacement);
+            if may_stay { checked? } else { checked.context(context)? }
+        }
+        if self.failed_at.is_some_and(|at| at.elapsed() < NOTE_INTERVAL) {
+            return Ok(Progress::None);
+        }
+        let next = match self.stage {
+            // From here on no start takes the old flash, which has nothing that the backing stores lack.
+            Stage::Leaving => Stage::Releasing,
+            // From now on the new flash may have what they lack.
+            Stage::Releasing => Stage::Taking,
+            Stage::Taking => return Ok(Progress::End),
+        };
+        if let Err(error) = self.tell_notes(next) {
+            let error = format!("{error:#}");
+            error!(error, "a note cannot be written: the replacement waits until it can");
+            self.failed_at = Some(Instant::now());
+            return Ok(Progress::None);
+        }
+        if next == Stage::Taking {
+            changes.use_flash(&self.replacement.flash)?;
+        }
+        (self.failed_at, self.stage) = (None, next);
+        self.volumes.iter().for_each(|volume| volume.exchange.begin(next));
+        Ok(Progress::Step)
+    }
+
+    /// Return what all threads found.
+    fn reports(&self) -> Report {
+        let mut all = Report { is_done: true, ..Report::default() };
+        for volume in &self.volumes {
+            for report in &mut volume.exchange.lock().reports {
+                let Some(report) = report else {
+                    all.is_done = false;
+                    continue;
+                };
+                all.is_done &= report.is_done;
+                all.lost_pages += report.lost_pages;
+                all.error = all.error.or(report.error.take());
+            }
+        }
+        all
+    }
+
+    /// Says in every note that the step begins.
+    fn tell_notes(&self, next: Stage) -> Result<()> {
+        for volume in &self.volumes {
+            let _span = volume.span.enter();
+            let Some(note) = &volume.note else { continue };
+            let part = volume.exchange.lock().current.as_ref().map(|(_, part)| Arc::clone(part));
+            match (next, part) {
+                (Stage::Leaving, _) | (_, None) => {}
+                (Stage::Releasing, Some(_)) => note.leave_flash()?,
+                (Stage::Taking, Some(part)) => {
+                    let superblock = *part.contents.superblock();
+                    let flash = FlashDevice::One(part.file.try_clone()?);
+                    note.take_flash(flash, (superblock.cache, superblock.epoch))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Seat {
+    /// Do this thread's part of the replacement of the flash.
+    pub(super) fn exchange(&mut self, service: &mut Service, thread: usize) {
+        let current = self.volume.exchange.lock().current.clone();
+        let engine = service.inner_mut().engine_mut();
+        let Some((stage, part)) = current else {
+            if std::mem::take(&mut self.is_exchanging)
+                && let Err(error) = engine.shard_mut().stay_with_flash()
+            {
+                error!(%error, "the policy cannot use the flash again: serving from RAM");
+            }
+            return;
+        };
+        self.is_exchanging = true;
+        let has_taken = self.volume.exchange.lock().reports[thread].is_some();
+        if stage == Stage::Taking && has_taken {
+            return;
+        }
+        let stepped = match stage {
+            Stage::Leaving => leave(engine.shard_mut(), &part),
+            Stage::Releasing => Ok(release(engine.shard_mut())),
+            Stage::Taking => take(engine, &part).map(|()| true),
+        };
+        let lost_pages = engine.shard().lost_pages().len();
+        let is_taking = stage == Stage::Taking;
+        let (is_done, error) = match stepped {
+            Ok(is_done) => (is_done, None),
+            Err(error) => (is_taking, Some(error)),
+        };
+        let report = Report { is_done, lost_pages, error };
+        let mut exchange = self.volume.exchange.lock();
+        if exchange.current.as_ref().is_some_and(|(now, _)| *now == stage) {
+            exchange.reports[thread] = Some(report);
+        }
+    }
+}
+
+/// Leaves the old flash. Returns `true` if the backing store has all that it has.
+fn leave(shard: &mut Shard, part: &NewPart) -> Result<bool> {
+    if shard.has_flash() {
+        let index = usize::from(shard.options().share.index);
+        let options = &part.options[index];
+        shard.check_flash(options.flash_pages, &options.policy, &part.contents.flashes()[index])?;
     }
     // One that failed may have had durably what is only in RAM now.
     shard.leave_flash();
-    if !shard.is_flash_released() {
-        return Ok(false);
+    Ok(shard.has_left_flash() || shard.has_given_up_flash())
+}
+
+/// Gives the old flash up. Returns `true` if no operation needs it any more.
+fn release(shard: &mut Shard) -> bool {
+    if shard.has_left_flash() {
+        shard.release_flash();
     }
-    let context = "the old flash is no longer used: the engine runs without one";
-    shard.check_flash(flash.pages, &flash.policy, &flash.contents).context(context)?;
-    let driven = flash.file.try_clone()?;
-    let noted = FlashDevice::One(flash.file.try_clone()?);
-    // From now on the new flash may have what the backing store lacks.
-    let superblock = *flash.contents.superblock();
-    note.take_flash(noted, (superblock.cache, superblock.epoch)).context(context)?;
-    engine.driver().set_flash(driven).context(context)?;
-    let policy = flash.policy.clone();
-    engine.shard_mut().take_flash(flash.pages, policy, &flash.contents).context(context)?;
-    Ok(true)
+    shard.leave_flash();
+    shard.is_flash_released()
+}
+
+/// Caches on the shard's region of the new flash.
+fn take(engine: &mut Engine<AnyDriver>, part: &NewPart) -> Result<()> {
+    let index = usize::from(engine.shard().options().share.index);
+    let (options, contents) = (&part.options[index], &part.contents.flashes()[index]);
+    engine.shard().check_flash(options.flash_pages, &options.policy, contents)?;
+    let file = part.file.region(part.contents.range(index))?;
+    let syncs = part.syncs.as_ref().map(|syncs| syncs.join(Lane::FIRST)).transpose()?;
+    engine.driver().set_flash(file, syncs)?;
+    let policy = options.policy.clone();
+    Ok(engine.shard_mut().take_flash(options.flash_pages, policy, contents)?)
 }
 
 fn done(replacement: &Replacement) -> String {

@@ -1,30 +1,69 @@
 //! The flash of a server, for all who write to it: volumes, their shards, and changes of its directory.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use thermocline_engine::driver::files::DeviceFile;
-use thermocline_engine::driver::flash::FlashDevice;
+use thermocline_engine::driver::flash::{FileLanes, FlashDevice};
 use thermocline_engine::driver::joint::{JointFile, JointMember, JointSyncs};
-use thermocline_engine::{Directory, MirrorStorage};
+use thermocline_engine::{Directory, Lane, Lanes, Mirror, MirrorStorage};
 
 use super::config::{Config, Volumes};
 use super::epoch::FlashFile;
+use super::joining::Members;
 use super::opening::{self, Opened};
-use crate::note::NotedMirror;
 
-/// Something of each device of the flash; the only one comes first.
-pub(super) type PerDevice<T> = [Option<T>; 2];
+/// The syncs of the devices of a flash, by their lanes, for all who write to them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneSyncs(Arc<Mutex<BTreeMap<Lane, JointSyncs>>>);
 
-/// Return what `make` makes of each device.
-fn each<T, U>(
-    [first, second]: PerDevice<&T>,
-    make: impl Fn(&T) -> io::Result<U>,
-) -> io::Result<PerDevice<U>> {
-    Ok([first.map(&make).transpose()?, second.map(&make).transpose()?])
+impl LaneSyncs {
+    /// Sync a device from now on.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub(super) fn add(&self, lane: Lane, file: &DeviceFile) -> io::Result<()> {
+        let syncs = JointSyncs::start(file)?;
+        self.lock().insert(lane, syncs);
+        Ok(())
+    }
+
+    /// Forget the devices that are not used any more.
+    pub(super) fn close_unused(&self, mirror: &Mirror) {
+        let now = mirror.in_use();
+        self.lock().retain(|&lane, _| now.has(lane));
+    }
+
+    /// Return the share of one more writer in the syncs of a device.
+    ///
+    /// # Errors
+    /// If there is no such device, or the system gives no descriptor.
+    pub(crate) fn join(&self, lane: Lane) -> io::Result<JointMember> {
+        self.lock().get(&lane).ok_or(io::ErrorKind::NotConnected)?.join()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Lane, JointSyncs>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The devices of a mirrored flash, whose syncs are joined.
+#[derive(Debug)]
+pub(crate) struct JointLanes {
+    files: FileLanes,
+    syncs: LaneSyncs,
+}
+
+impl Lanes for JointLanes {
+    type Device = JointFile;
+
+    fn open(&self, lane: Lane) -> io::Result<JointFile> {
+        Ok(JointFile::new(self.files.open(lane)?, self.syncs.join(lane)?))
+    }
 }
 
 /// The flash that is open, and the syncs of all who write to it.
@@ -32,9 +71,9 @@ pub(crate) struct SharedFlash {
     file: Option<FlashDevice>,
     path: Option<PathBuf>,
     /// None if there is one writer.
-    syncs: Option<PerDevice<JointSyncs>>,
-    /// Notes of all volumes, which name the state of a mirrored flash.
-    pub(super) notes: Option<NotedMirror>,
+    syncs: Option<LaneSyncs>,
+    /// The devices of a mirrored flash.
+    pub(super) members: Option<Arc<Members>>,
     /// Set once the flash failed a volume: all give it up.
     has_failed: Arc<AtomicBool>,
 }
@@ -51,14 +90,27 @@ impl SharedFlash {
         is_shared: bool,
     ) -> Result<Self> {
         let shared = file.as_ref().filter(|_| is_shared);
-        let start = |file: &FlashDevice| each(file.members(), JointSyncs::start);
+        let start = |file: &FlashDevice| -> io::Result<LaneSyncs> {
+            let syncs = LaneSyncs::default();
+            for (lane, file) in file.devices()? {
+                syncs.add(lane, &file)?;
+            }
+            Ok(syncs)
+        };
         let syncs = shared.map(start).transpose()?;
-        Ok(Self { file, path, syncs, notes: None, has_failed: Arc::default() })
+        Ok(Self { file, path, syncs, members: None, has_failed: Arc::default() })
     }
 
     /// Give up the flash, which those who use it already go on using.
     pub(super) fn let_go(&mut self) {
-        self.file = None;
+        (self.file, self.syncs) = (None, None);
+    }
+
+    /// Use another flash, which all who use it have taken. A flash that nobody comes to later is not kept.
+    pub(super) fn replace(&mut self, file: FlashDevice, path: PathBuf, syncs: Option<LaneSyncs>) {
+        if self.file.is_some() {
+            (self.file, self.path, self.syncs) = (Some(file), Some(path), syncs);
+        }
     }
 
     /// Return the sign that the flash failed a volume; all volumes look at it.
@@ -76,23 +128,19 @@ impl SharedFlash {
             "the server was started without a flash: restart it to use one, or leave [volume.flash] out",
         )?;
         let path = self.path.as_deref().unwrap_or(Path::new(""));
+        let is_member =
+            self.members.as_ref().is_some_and(|members| members.find(&flash.path).is_some());
         ensure!(
-            path == flash.path,
+            path == flash.path || is_member,
             "the server uses `{}` until it is started again",
             path.display()
         );
         Ok(Some(file.try_clone()?))
     }
 
-    /// Return the share in the syncs that a writer needs, if it writes to the flash and others do, too.
-    ///
-    /// # Errors
-    /// If the system gives no descriptor.
-    pub(super) fn member_for(&self, has_flash: bool) -> Result<PerDevice<JointMember>> {
-        let syncs = self.syncs.as_ref().filter(|_| has_flash);
-        let joined =
-            syncs.map(|[first, second]| each([first.as_ref(), second.as_ref()], JointSyncs::join));
-        Ok(joined.transpose()?.unwrap_or_default())
+    /// Return the joint syncs of the flash, if a writer writes to it and others do, too.
+    pub(super) fn syncs_for(&self, has_flash: bool) -> Option<&LaneSyncs> {
+        self.syncs.as_ref().filter(|_| has_flash)
     }
 
     /// Return this part of the flash for one more writer.
@@ -100,24 +148,16 @@ impl SharedFlash {
     /// # Errors
     /// If the system gives no descriptor.
     pub(super) fn storage(&self, file: FlashDevice) -> Result<FlashFile> {
-        if self.syncs.is_none() {
-            return Ok(FlashFile::Alone(file));
-        }
-        let [first, second] = self.member_for(true)?;
-        let [one, other] = file.members();
-        let join = |file: Option<&DeviceFile>, member: Option<JointMember>| {
-            let joined = file.zip(member);
-            joined.map(|(file, member)| Ok(JointFile::new(file.try_clone()?, member))).transpose()
-        };
-        let joined: io::Result<_> =
-            join(one, first).and_then(|one| Ok([one, join(other, second)?]));
-        let joined = joined?;
-        Ok(match (file.mirror(), joined) {
-            (Some(mirror), members) => {
-                FlashFile::JointPair(MirrorStorage::new(members, Arc::clone(mirror)))
+        let Some(syncs) = &self.syncs else { return Ok(FlashFile::Alone(file)) };
+        Ok(match file {
+            FlashDevice::One(file) => {
+                FlashFile::Joint(JointFile::new(file, syncs.join(Lane::FIRST)?))
             }
-            (None, [Some(file), _]) => FlashFile::Joint(file),
-            (None, [None, _]) => FlashFile::Alone(file),
+            FlashDevice::Two(pair) => {
+                let lanes = JointLanes { files: pair.lanes().clone(), syncs: syncs.clone() };
+                let mirror = Arc::clone(pair.mirror());
+                FlashFile::JointPair(MirrorStorage::new(lanes, mirror, pair.start_bytes()))
+            }
         })
     }
 

@@ -22,6 +22,7 @@ use super::listening::{Ways, export};
 use super::members::{News, Snapshots};
 use super::opening::Opened;
 use super::ranges::{Ranges, Ranging};
+use super::replacing::Exchange;
 use super::shadows::Wanted;
 use super::{Service, Serving};
 use crate::bytes::Bytes;
@@ -38,6 +39,7 @@ pub(super) struct Volume {
     pub(super) note: Option<Arc<Note>>,
     pub(super) departure: Departure,
     pub(super) growth: Growth,
+    pub(super) exchange: Exchange,
     /// Orders about its ranges.
     pub(super) ranges: Arc<Ranges>,
     /// Shares of RAM and of the flash that it was opened with.
@@ -78,6 +80,26 @@ pub(super) struct Seat {
     pub(super) stage: Stage,
     /// Size that clients are offered.
     pub(super) offered_pages: u64,
+    /// `true` while the flash is being replaced.
+    pub(super) is_exchanging: bool,
+}
+
+/// The volumes that are served.
+#[derive(Clone, Default)]
+pub(super) struct Served(Arc<Mutex<Vec<Weak<Volume>>>>);
+
+impl Served {
+    /// Add a volume, until it is gone.
+    pub(super) fn add(&self, volume: &Arc<Volume>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(volume));
+    }
+
+    /// Return the volumes that are there.
+    pub(super) fn all(&self) -> Vec<Arc<Volume>> {
+        let mut volumes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        volumes.retain(|volume| volume.strong_count() > 0);
+        volumes.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 /// The notes of all volumes, which are tried again while they cannot be written.
@@ -116,6 +138,7 @@ impl Prepared {
             note: opened.note,
             departure: Departure::new(threads),
             growth,
+            exchange: Exchange::new(threads),
             ranges,
             // RAM that moves is counted for all together.
             shares: [config.ram.moving.map_or(config.ram.size, |_| Bytes(0)), flash],
@@ -162,6 +185,7 @@ impl Prepared {
             ranging: Ranging::default(),
             stage: Stage::Staying,
             offered_pages: volume.growth.served_pages(),
+            is_exchanging: false,
         });
         Ok((exports, seats.collect()))
     }

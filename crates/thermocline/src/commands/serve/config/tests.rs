@@ -153,7 +153,7 @@ fn paths_are_relative_to_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cache.toml");
     std::fs::write(&path, SMALLEST).unwrap();
-    let config = Volumes::read(&path).unwrap().into_shared();
+    let config = Volumes::read(&path).unwrap().shared().clone();
     assert_eq!(config.backing.path, Some(folder.path().join("disk.img")));
     assert_eq!(config.nbd.socket.unwrap(), folder.path().join("thermocline.sock"));
 }
@@ -164,7 +164,7 @@ fn a_server_s_socket_and_note_are_relative_to_the_file() {
     let path = folder.path().join("cache.toml");
     let nbd = "nbd = \"nbds+unix:///?socket=disk.sock&tls-certificates=pki\"\nnote = \"disk.note\"";
     std::fs::write(&path, SMALLEST.replace("path = \"disk.img\"", nbd)).unwrap();
-    let Backing { nbd, note, .. } = Volumes::read(&path).unwrap().into_shared().backing;
+    let Backing { nbd, note, .. } = Volumes::read(&path).unwrap().shared().backing.clone();
     assert_eq!(note, Some(folder.path().join("disk.note")));
     let socket = folder.path().join("disk.sock");
     let nbd = nbd.unwrap();
@@ -343,6 +343,4 @@ fn a_volume_is_configured_as_if_it_were_alone() {
     let sizes: Vec<_> = found.each().iter().map(|config| config.tier_pages().unwrap()).collect();
     assert_eq!(sizes, [[16_384, 262_144], [16_384, 786_432]]);
     assert_eq!(found.of("two").unwrap().backing.path, Some("two.img".into()));
-    assert!(found.only("there are volumes").unwrap_err().to_string().contains("there are volumes"));
-    assert!(Volumes::parse(SMALLEST).unwrap().only("").is_ok());
 }

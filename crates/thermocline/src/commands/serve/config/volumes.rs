@@ -83,11 +83,6 @@ impl Volumes {
         self.are_named
     }
 
-    /// Keep the configuration that all volumes share, with the rest of the first one.
-    pub(crate) fn into_shared(mut self) -> Config {
-        self.each.swap_remove(0)
-    }
-
     /// Return the configuration of the volume with that name, if there is one; the only one without `[[volume]]`.
     pub(crate) fn of(&self, name: &str) -> Option<&Config> {
         self.each.iter().find(|config| !self.are_named || config.nbd.export == name)
@@ -97,15 +92,6 @@ impl Volumes {
     pub(crate) fn sizes(&self, shares: &BTreeMap<&str, [Bytes; 2]>) -> [[u64; 2]; 2] {
         let sizes = [0, 1].map(|tier| total(shares.values().map(|shares| shares[tier])));
         [[self.sizes[0].0, sizes[0].0], [self.sizes[1].0, sizes[1].0]]
-    }
-
-    /// Return the configuration of a server without `[[volume]]`, or an error with this reason.
-    ///
-    /// # Errors
-    /// The reason, if there are volumes.
-    pub(crate) fn only(self, reason: &'static str) -> Result<Config> {
-        ensure!(!self.are_named, reason);
-        Ok(self.into_shared())
     }
 
     /// Return the span that names a volume in the log; none without `[[volume]]`.
