@@ -100,33 +100,6 @@ impl Shard {
         Ok(())
     }
 
-    /// Check that the backing store may have that many pages from now on.
-    ///
-    /// # Errors
-    /// If it has more already, or the engine cannot have that many without a restart.
-    pub fn check_growth(&self, pages: u64) -> Result<(), OptionsError> {
-        let former = self.options.backing_pages;
-        let is_wide = |pages: u64| [pages > u64::from(u32::MAX), pages > 1 << 32];
-        if pages < former || is_wide(pages) != is_wide(former) {
-            return Err(OptionsError::Growth { former_pages: former, pages });
-        }
-        let options = Options { backing_pages: pages, ..self.options.clone() };
-        options.check()?;
-        options.build_policy(self.slots.count()).map(drop)
-    }
-
-    /// Serves that many pages of the backing store from now on. Before that, the backing store durably has
-    /// them, and the flash knows its size: [`FlashSet::grow_backing`](crate::FlashSet::grow_backing). What
-    /// RAM and flash hold stays, as far as the policy wants it.
-    ///
-    /// # Errors
-    /// As for [`check_growth`](Self::check_growth); nothing changes then.
-    pub fn grow_backing(&mut self, pages: u64) -> Result<(), OptionsError> {
-        self.check_growth(pages)?;
-        let former = std::mem::replace(&mut self.options.backing_pages, pages);
-        self.renew_policy(&(0..0)).inspect_err(|_| self.options.backing_pages = former)
-    }
-
     /// Return the number of pages that have memory: those of RAM, and those on their way to a device. After
     /// [`set_ram_pages`](Self::set_ram_pages) it falls as pages become free.
     pub fn memory_pages(&self) -> usize {
