@@ -417,6 +417,49 @@ mod tests {
     }
 
     #[test]
+    fn a_region_with_annexes_is_read_and_nothing_of_it_overlaps() {
+        let per_block = u32::try_from(SLOTS_PER_BLOCK).unwrap();
+        for (first, page_bytes) in [(10, 4096), (per_block, 4096), (3 * per_block + 5, 12_288)] {
+            let whole = Layout::new(first, page_bytes);
+            let start = whole.flash_bytes();
+            let one = whole.with_annex(start + (9 << 20), first + 7);
+            let two = one.with_annex(0_u64.wrapping_sub(64 << 20), first + 7 + 2 * per_block);
+            let layout = two.with_annex(start + (1 << 20), first + 7 + 3 * per_block);
+            let superblock = Superblock::first(CACHE, layout, 1 << 30);
+            let mut block = vec![0; BLOCK_BYTES];
+            superblock.encode(&mut block);
+            assert_eq!((block[16], Superblock::decode(&block)), (6, Ok(superblock)));
+            // Where each slot and each copy of a table block lies, and how long it is.
+            let slots = (0..layout.slots).map(|slot| layout.slot_place_bytes(slot));
+            let slots = slots.map(|place| (place, u64::from(page_bytes)));
+            let blocks = (0..2 * layout.table_blocks)
+                .map(|copy| layout.table_offset_bytes(copy / 2, (copy % 2).into()));
+            let mut all: Vec<(u64, u64)> =
+                slots.chain(blocks.map(|place| (place, BLOCK_BYTES as u64))).collect();
+            all.push((0, whole.table_range().start));
+            all.sort_unstable();
+            assert!(all.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+            let mut ranges: Vec<Range<u64>> = layout.annex_ranges().chain([0..start]).collect();
+            ranges.sort_unstable_by_key(|range| range.start);
+            assert!(all.iter().all(|&(place, length)| {
+                ranges.iter().any(|range| range.start <= place && place + length <= range.end)
+            }));
+            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            let numbered: Vec<u32> = layout.table_parts().flat_map(|(blocks, _)| blocks).collect();
+            assert!(numbered.into_iter().eq(0..layout.table_blocks));
+            // Numbers that contradict one another.
+            for wrong in [
+                Layout { slots: layout.slots + 1, ..layout },
+                Layout { room_slots: first - 1, ..layout },
+                Layout { table_blocks: layout.table_blocks + 1, ..layout },
+            ] {
+                Superblock::first(CACHE, wrong, 1 << 30).encode(&mut block);
+                assert_eq!(Superblock::decode(&block), Err(Unreadable::Torn), "{wrong:?}");
+            }
+        }
+    }
+
+    #[test]
     fn the_superblock_says_how_many_bits_page_numbers_have() {
         let superblock = |pages: u64| {
             let layout = Layout::new(100, 4096);

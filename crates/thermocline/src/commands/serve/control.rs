@@ -294,7 +294,9 @@ impl Control {
             Some(volume) if !volume.growth.is_busy() => {
                 new_flash(&config, in_use.as_deref(), volume.growth.served_bytes(), order)
             }
-            Some(_) => Err(anyhow!("the backing store is growing: try again in a moment")),
+            Some(_) => {
+                Err(anyhow!("the backing store or the flash is growing: try again in a moment"))
+            }
             None => Err(anyhow!(NO_REPLACEMENT)),
         };
         let flash = prepared.inspect_err(|_| self.has_ended())?;

@@ -82,6 +82,7 @@ impl Member {
                 }
                 seat.take_news(*number, exports.service_mut(seat.place));
                 seat.grow(exports, *number);
+                seat.resize_flash(exports, *number);
                 let clients = serving.clients(&own, exports, seat.place);
                 seat.post(exports.service_mut(seat.place), clients);
                 true
@@ -126,6 +127,7 @@ impl Member {
                 let stays = !seat.depart(exports, 0);
                 if stays {
                     seat.grow(exports, 0);
+                    seat.resize_flash(exports, 0);
                     let service = exports.service_mut(seat.place);
                     replacing.advance(serving.control, service, volume.note.as_deref());
                     let clients = serving.clients(&own, exports, seat.place);

@@ -13,6 +13,7 @@ mod ending;
 mod epoch;
 mod exposition;
 pub(crate) mod faults;
+mod flash_growth;
 mod growth;
 mod history;
 mod http;

@@ -12,8 +12,8 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::JointSyncs;
 use thermocline_engine::{
-    Asked, Device, Directory, Engine, Fingerprint, Flash, FlashError, FlashSet, Noted, OpenError,
-    Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
+    Asked, Device, Directory, Engine, Extension, Fingerprint, Flash, FlashError, FlashSet, Noted,
+    OpenError, Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
@@ -24,6 +24,7 @@ use super::devices::{
     with_second,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
+use super::flash_growth::place;
 use super::kept_note::Note;
 use super::mirrored::{Pair, Wanted};
 use super::pins::PinFile;
@@ -78,6 +79,8 @@ struct Planned<'a> {
     store: Store<'a>,
     flash: Option<FlashSet>,
     plan: Plan,
+    /// `true` if the flash has too few slots, and gets more.
+    is_to_grow: bool,
 }
 
 /// Opens the devices of all volumes, and recovers what the flash holds. Returns the flash for volumes that
@@ -136,7 +139,11 @@ pub(crate) fn open(
     // Volumes that come later write to it, too.
     let is_shared = volumes.are_named() || volumes.shared().shards.get() > 1;
     let path = volumes.each().iter().find_map(|config| config.flash.as_ref());
-    let mut shared = SharedFlash::start(flash, path.map(|flash| flash.path.clone()), is_shared)?;
+    let mut shared = SharedFlash::start(
+        flash,
+        path.map(|flash| flash.path.clone()),
+        (is_shared, volumes.are_named()),
+    )?;
     shared.notes = pair.map(|pair| pair.notes);
     let mut opened = vec![];
     for planned in planned {
@@ -328,11 +335,11 @@ impl<'a> Store<'a> {
     /// Decide what is to be done with what is found. Nothing is changed.
     fn plan(
         mut self,
-        flash: Option<&FlashDevice>,
+        device: Option<&FlashDevice>,
         region: Option<&Region>,
         force_init: bool,
     ) -> Result<Planned<'a>> {
-        let read = match (flash.filter(|_| self.has_flash()), region) {
+        let read = match (device.filter(|_| self.has_flash()), region) {
             (None, _) => Ok(None),
             (Some(_), Some(region)) if region.is_new() => Err(FlashError::Empty),
             (Some(flash), region) => FlashSet::read(&mut part_of(flash, region)?).map(Some),
@@ -348,22 +355,29 @@ impl<'a> Store<'a> {
         let of_device = || if self.has_flash() { self.in_flash() } else { in_backing(&self.place) };
         let plan = start::plan(&found, force_init).with_context(of_device)?;
         // Nothing is changed before it is known that the options fit the flash.
+        let mut is_to_grow = false;
         if let (Some(found), Some(begin)) = (&mut flash, plan.begin()) {
             found.adapt(&begin);
-            let mut regions = self.each.iter().zip(found.flashes());
-            regions
-                .try_for_each(|(options, flash)| Shard::check_open(options, flash))
-                .map_err(|error| remedied(error, region))
-                .with_context(|| self.in_flash())?;
+            let may_grow = device.is_some_and(|device| device.mirror().is_none());
+            for (options, flash) in self.each.iter().zip(found.flashes()) {
+                match Shard::check_open(options, flash) {
+                    Err(OpenError::Flash(FlashError::TooFewSlots { .. })) if may_grow => {
+                        is_to_grow = true;
+                    }
+                    checked => checked
+                        .map_err(|error| remedied(error, region))
+                        .with_context(|| self.in_flash())?,
+                }
+            }
         }
-        Ok(Planned { store: self, flash, plan })
+        Ok(Planned { store: self, flash, plan, is_to_grow })
     }
 }
 
 impl Planned<'_> {
     /// Take the steps that come before the first request.
     fn open(self, shared: &SharedFlash, region: Option<&Region>) -> Result<Opened> {
-        let Self { store, flash, plan } = self;
+        let Self { store, flash, plan, is_to_grow } = self;
         let in_flash = store.in_flash();
         let Store { config, place, backing, each, note: note_place, pins, .. } = store;
         let in_backing = || in_backing(&place);
@@ -373,11 +387,9 @@ impl Planned<'_> {
             .as_ref()
             .zip(note_place.as_ref())
             .map(|(file, note)| {
-                // A start of a single store may make the file longer.
-                file.reserve(set_bytes(&each[0]))?;
-                let mut storage = shared.storage(file.try_clone()?)?;
-                open_flash(storage.as_storage(), note, &each, flash, &plan)
-                    .with_context(|| in_flash.clone())
+                let volume = region.map(|_| &*config.nbd.export);
+                let coming = Coming { volume, each: &each, note, plan: &plan, is_to_grow };
+                coming.open(shared, file, flash).with_context(|| in_flash.clone())
             })
             .transpose()?;
         let has_flash = flash.is_some();
@@ -428,6 +440,44 @@ impl Planned<'_> {
 /// Return the words that precede an error of a backing store.
 fn in_backing(place: &BackingLocation) -> String {
     format!("`{}`: `{place}`", place.key())
+}
+
+/// A flash that is to be set up, or whose contents are to be made durable.
+struct Coming<'a> {
+    /// Name of the volume whose region it is, if several share the flash.
+    volume: Option<&'a str>,
+    each: &'a [Options],
+    note: &'a NotePlace,
+    plan: &'a Plan,
+    is_to_grow: bool,
+}
+
+impl Coming<'_> {
+    /// Take the steps that come before the driver. Returns the flash, and whether it was found.
+    fn open(
+        &self,
+        shared: &SharedFlash,
+        file: &FlashDevice,
+        found: Option<FlashSet>,
+    ) -> Result<(FlashSet, bool)> {
+        if self.volume.is_none() && !self.is_to_grow {
+            // A start of a single store may make the file longer.
+            file.reserve(set_bytes(&self.each[0]))?;
+        }
+        let mut storage = shared.storage(file.try_clone()?)?;
+        let storage = storage.as_storage();
+        let (mut flash, is_found) = open_flash(storage, self.note, self.each, found, self.plan)?;
+        if self.is_to_grow && is_found {
+            let mut extension = Extension::plan(storage, self.each[0].slots(), None)?;
+            if extension.bytes() > 0 {
+                place(shared, self.volume, &mut file.try_clone()?, &mut extension)?;
+                extension.apply(storage)?;
+                info!(bytes = extension.bytes(), "the flash has grown");
+            }
+            flash.grow(&extension);
+        }
+        Ok((flash, is_found))
+    }
 }
 
 /// Return a volume's part of the flash; all of it without `[[volume]]`.
