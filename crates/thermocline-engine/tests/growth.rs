@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::cast_possible_truncation, reason = "a page's byte is the end of its number")]
 
-use thermocline_core::Tier;
+use thermocline_core::{Nanos, Tier, WriteMiss};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{Engine, Layout, Options, OptionsError, PolicyOptions, Request, Shard};
+
+mod policies;
 
 const PAGE: u64 = 4096;
 
@@ -67,8 +69,9 @@ fn on_flash(shard: &Shard) -> usize {
 
 #[test]
 fn a_larger_flash_keeps_its_pages_and_takes_more() {
-    for policy in ["hat", "face-gsc", "tac", "hca", "dm-cache", "two-tier", "lru-inclusive"] {
-        let options = Options::new(300, 16, 64, PolicyOptions::named(policy).unwrap());
+    for entry in policies::entries() {
+        let name = &*entry.name;
+        let options = Options::new(300, 16, 64, policies::policy(entry, WriteMiss::Fetch));
         let first = Layout::new(options.slots(), 4096);
         let shard = Shard::new(options).unwrap();
         // Two annexes, of which the second one lies before the first.
@@ -77,29 +80,43 @@ fn a_larger_flash_keeps_its_pages_and_takes_more() {
         let bytes = usize::try_from(first.flash_bytes()).unwrap() + (8 << 20);
         let driver = MemoryDriver::new(shard.frames(), bytes, 300 * PAGE as usize);
         let mut engine = Engine::new(shard, driver);
+        let mut time = 0;
         for round in 0..3 {
             for page in 0..300 {
-                access(&mut engine, page, page as u8 + round, true);
+                access(&mut engine, page, (page as u8).wrapping_add(round), true);
                 access(&mut engine, page / 8, (page / 8) as u8 + round, false);
             }
             let before = on_flash(engine.shard());
             let pages = [130, 300, 20][usize::from(round)];
             let shard = engine.shard_mut();
-            assert!(pages == 20 || shard.slots_for(pages).unwrap().is_some(), "{policy}");
+            assert!(pages == 20 || shard.slots_for(pages).unwrap().is_some(), "{name}");
             match round {
                 0 => shard.grow_flash(pages, &second).unwrap(),
                 1 => shard.grow_flash(pages, &third).unwrap(),
                 _ => shard.set_flash_pages(pages).unwrap(),
             }
-            engine.wait_until_idle();
+            // Dirty pages that the policy gives up stay until the disk durably has them.
+            for tag in 1..20 {
+                time += 1_000_000_000;
+                engine.shard_mut().tick(Nanos(time));
+                engine.wait_until_idle();
+                engine.submit(Request::flush(tag), &[]).unwrap();
+                engine.wait_until_idle();
+                let reply = engine.next_reply().unwrap();
+                engine.release(reply);
+            }
             let after = on_flash(engine.shard());
+            // Caches that move whole buckets begin with empty ones.
+            let keeps = !["bcache", "dm-cache", "dm-pcache", "log-cache"].contains(&name);
             if pages > 20 {
-                assert!(after * 10 >= before * 9, "{policy}: {before} pages, then {after}");
+                assert!(!keeps || after * 10 >= before * 9, "{name}: {before} pages, then {after}");
             } else {
-                assert!((1..=20).contains(&after), "{policy}: {after} pages");
+                assert!(after <= 20, "{name}: {after} pages");
             }
             engine.shard().assert_invariants();
-            (0..300).for_each(|page| drop(access(&mut engine, page, page as u8 + round, false)));
+            for page in 0..300 {
+                access(&mut engine, page, (page as u8).wrapping_add(round), false);
+            }
         }
         engine.shard().assert_invariants();
     }

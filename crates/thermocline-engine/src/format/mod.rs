@@ -439,7 +439,8 @@ mod tests {
             all.push((0, whole.table_range().start));
             all.sort_unstable();
             assert!(all.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
-            let mut ranges: Vec<Range<u64>> = layout.annex_ranges().chain([0..start]).collect();
+            let mut ranges: Vec<Range<u64>> = layout.annex_ranges().collect();
+            ranges.push(0..start);
             ranges.sort_unstable_by_key(|range| range.start);
             assert!(all.iter().all(|&(place, length)| {
                 ranges.iter().any(|range| range.start <= place && place + length <= range.end)

@@ -76,7 +76,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    fn new(layout: Layout) -> Self {
+    fn new(layout: &Layout) -> Self {
         Self {
             disk: Disk::new(layout.flash_bytes() as usize, 512),
             witness: Witness::new(layout),
@@ -168,7 +168,7 @@ impl Devices {
         seed: u64,
     ) -> Self {
         Self {
-            regions: (0..map.shards()).map(|_| Region::new(layout)).collect(),
+            regions: (0..map.shards()).map(|_| Region::new(&layout)).collect(),
             backing: Disk::new(backing, backing_atom),
             first_bytes: 0,
             in_flight: vec![],
@@ -570,7 +570,7 @@ impl Devices {
     }
 
     /// Replace the flash that failed by another.
-    pub(crate) fn replace_flash(&mut self, layout: Layout) {
+    pub(crate) fn replace_flash(&mut self, layout: &Layout) {
         self.regions.fill_with(|| Region::new(layout));
         self.outage = None;
         self.faults.flash_gone = false;

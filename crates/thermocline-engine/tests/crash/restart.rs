@@ -241,7 +241,7 @@ impl World {
         self.unverified = (0..self.plan.pages()).collect();
         self.devices.borrow_mut().crash();
         let layout = self.plan.layout();
-        self.devices.borrow_mut().replace_flash(layout);
+        self.devices.borrow_mut().replace_flash(&layout);
         let options = self.plan.options.clone();
         let cache = self.new_cache();
         let mut storage = FlashStorage(Rc::clone(&self.devices));

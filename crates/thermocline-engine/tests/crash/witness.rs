@@ -43,9 +43,9 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    pub(crate) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: &Layout) -> Self {
         let slots = vec![None; layout.slots as usize];
-        Self { layout, slots, written: vec![], durable: vec![], uncertain: 0 }
+        Self { layout: *layout, slots, written: vec![], durable: vec![], uncertain: 0 }
     }
 
     /// Return the layout with which the flash was set up.
