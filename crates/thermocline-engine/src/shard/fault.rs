@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use thermocline_core::{Access, Op, PageId, Survivor};
+use thermocline_core::{Access, Op, PageId, Survivor, Tier};
 
 use super::exchange::FlashUse;
 use super::{Place, Shard};
@@ -231,6 +231,11 @@ impl Shard {
             }
         }
         survivors.sort_unstable_by_key(|&(version, _)| version);
+        // A flash that became much smaller has more than a policy can take: the oldest leave.
+        let most = self.options.flash_pages.saturating_add(self.options.ram_pages) as usize;
+        let surplus = survivors.len().saturating_sub(most);
+        let surplus: Vec<Survivor> =
+            survivors.drain(..surplus).map(|(_, survivor)| survivor).collect();
         let survivors: Vec<Survivor> =
             survivors.into_iter().map(|(_, survivor)| survivor).collect();
         if is_start {
@@ -240,6 +245,14 @@ impl Shard {
                 self.set_on_flash(survivor.page);
             }
         }
+        self.actions.clear();
+        for Survivor { page, is_dirty } in surplus {
+            if is_dirty {
+                self.actions.copy(page, Tier::FLASH, Tier::DISK);
+            }
+            self.actions.drop_copy(page, Tier::FLASH);
+        }
+        self.perform_actions();
         self.actions.clear();
         self.policy.restore(&survivors, &mut self.actions);
         self.perform_actions();

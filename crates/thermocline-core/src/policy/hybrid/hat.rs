@@ -383,10 +383,9 @@ impl Policy for Hat {
             let dirty = if survivor.is_dirty { FLASH_DIRTY } else { 0 };
             self.queue.touch(survivor.page, WARM | FLASH | dirty);
             self.held_flash_pages += 1;
-            // A flash that became smaller has more survivors than the queue may hold.
-            self.forget();
         }
         self.queue.set_boundary_to_newest();
+        self.forget();
     }
 
     #[inline]

@@ -4,14 +4,13 @@
 //!    of flash than it has.
 //! 2. If the flash has slots enough, each thread lets its shard's policy have that many pages.
 //! 3. Otherwise the thread of the changes makes room first: it makes a file longer, gives the volume free space of
-//!    the flash, and makes the new slots durable ([`Extension`]). Then each thread has its shard use them.
+//!    the flash, and makes the new slots durable ([`Extension`](thermocline_engine::Extension)). Then each thread has its shard use them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use thermocline_engine::driver::flash::FlashDevice;
-use thermocline_engine::{Directory, DirectoryError, Extension, Layout, Shard, Storage};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use thermocline_engine::{Layout, Shard};
 use thermocline_nbd::server::Exports;
 use tracing::{error, info};
 
@@ -19,6 +18,7 @@ use super::Service;
 use super::changes::Changes;
 use super::config::Config;
 use super::control::Control;
+use super::flash_room::place;
 use super::shared_flash::SharedFlash;
 use super::volume::{Seat, Volume};
 use crate::bytes::Bytes;
@@ -144,52 +144,6 @@ impl Volume {
         note.extend_flash(slots, |flash, extension| {
             place(all, (!self.name.is_empty()).then_some(&*self.name), flash, extension)
         })
-    }
-}
-
-/// Find room for the annexes of a flash, or of a volume's region. Only the directory of volumes changes, which
-/// gives the volume that room.
-///
-/// # Errors
-/// If there is no room, or a device fails.
-pub(super) fn place(
-    all: &SharedFlash,
-    volume: Option<&str>,
-    flash: &mut FlashDevice,
-    extension: &mut Extension,
-) -> Result<()> {
-    if let Some(volume) = volume
-        && all.has_directory()
-    {
-        return all.extend(volume, extension);
-    }
-    flash.reserve(extension.flash_bytes())?;
-    let size_bytes = flash.size_bytes()?;
-    Ok(extension.place_behind(size_bytes)?)
-}
-
-impl SharedFlash {
-    /// Give a volume room for annexes, durably.
-    fn extend(&self, name: &str, extension: &mut Extension) -> Result<()> {
-        let Some(file) = self.file() else { bail!("there is no flash") };
-        let mut storage = self.storage(file.try_clone()?)?;
-        let storage = storage.as_storage();
-        let mut directory = Directory::read(storage)?.context("the flash has no directory")?;
-        let start_bytes = directory.region(name)?.start;
-        let of_flash = |offset: u64| start_bytes.wrapping_add(offset);
-        let used = extension.used().into_iter();
-        let used: Vec<_> = used.map(|range| of_flash(range.start)..of_flash(range.end)).collect();
-        let bytes = extension.bytes();
-        let place = match directory.extend(storage, name, bytes, &used) {
-            Err(DirectoryError::NoRoom { .. }) => {
-                // A file becomes longer.
-                file.reserve(directory.end_bytes() + bytes)?;
-                directory.extend(storage, name, bytes, &used)?
-            }
-            place => place?,
-        };
-        extension.place(place.wrapping_sub(start_bytes));
-        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ mod epoch;
 mod exposition;
 pub(crate) mod faults;
 mod flash_growth;
+mod flash_room;
 mod growth;
 mod history;
 mod http;

@@ -12,19 +12,18 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::JointSyncs;
 use thermocline_engine::{
-    Asked, Device, Directory, Engine, Extension, Fingerprint, Flash, FlashError, FlashSet, Noted,
-    OpenError, Operation, Options, Plan, Shard, SideFile, Step, Storage, Uuid,
+    Asked, Device, Directory, Engine, Fingerprint, FlashError, FlashSet, Noted, OpenError,
+    Operation, Options, Plan, Shard, SideFile, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
 
 use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{
-    AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options, set_bytes,
-    with_second,
+    AnyDriver, drive_files, drive_nbd, lock, lock_flash, options, set_bytes, with_second,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
-use super::flash_growth::place;
+use super::flash_room::Coming;
 use super::kept_note::Note;
 use super::mirrored::{Pair, Wanted};
 use super::pins::PinFile;
@@ -442,44 +441,6 @@ fn in_backing(place: &BackingLocation) -> String {
     format!("`{}`: `{place}`", place.key())
 }
 
-/// A flash that is to be set up, or whose contents are to be made durable.
-struct Coming<'a> {
-    /// Name of the volume whose region it is, if several share the flash.
-    volume: Option<&'a str>,
-    each: &'a [Options],
-    note: &'a NotePlace,
-    plan: &'a Plan,
-    is_to_grow: bool,
-}
-
-impl Coming<'_> {
-    /// Take the steps that come before the driver. Returns the flash, and whether it was found.
-    fn open(
-        &self,
-        shared: &SharedFlash,
-        file: &FlashDevice,
-        found: Option<FlashSet>,
-    ) -> Result<(FlashSet, bool)> {
-        if self.volume.is_none() && !self.is_to_grow {
-            // A start of a single store may make the file longer.
-            file.reserve(set_bytes(&self.each[0]))?;
-        }
-        let mut storage = shared.storage(file.try_clone()?)?;
-        let storage = storage.as_storage();
-        let (mut flash, is_found) = open_flash(storage, self.note, self.each, found, self.plan)?;
-        if self.is_to_grow && is_found {
-            let mut extension = Extension::plan(storage, self.each[0].slots(), None)?;
-            if extension.bytes() > 0 {
-                place(shared, self.volume, &mut file.try_clone()?, &mut extension)?;
-                extension.apply(storage)?;
-                info!(bytes = extension.bytes(), "the flash has grown");
-            }
-            flash.grow(&extension);
-        }
-        Ok((flash, is_found))
-    }
-}
-
 /// Return a volume's part of the flash; all of it without `[[volume]]`.
 fn part_of(flash: &FlashDevice, region: Option<&Region>) -> Result<FlashDevice> {
     match region.and_then(Region::range) {
@@ -610,38 +571,4 @@ fn sample(
             Ok((backing, fingerprint))
         }
     }
-}
-
-/// Takes the steps of a plan that come before the driver: sets the flash up, or makes durable what was
-/// found there. Returns whether it was found: then its epoch has still to begin.
-fn open_flash(
-    storage: &mut dyn Storage,
-    note: &NotePlace,
-    each: &[Options],
-    found: Option<FlashSet>,
-    plan: &Plan,
-) -> Result<(FlashSet, bool)> {
-    let (mut known, mut flash) = (found, None);
-    for step in plan.before_driver() {
-        match *step {
-            Step::WriteNote(said) => note.store(said)?,
-            Step::SetUpFlash(cache) => flash = Some((initialise(storage, cache, &each[0])?, false)),
-            Step::SyncFlash => {
-                let found = known.take().context("a flash that was found is synced")?;
-                Flash::make_durable(storage)?;
-                flash = Some((found, true));
-            }
-            Step::BeginEpoch(_)
-            | Step::ServeReads
-            | Step::WriteBack(_)
-            | Step::Clear
-            | Step::SyncBacking
-            | Step::Serve
-            | Step::Seal
-            | Step::TakeFingerprint
-            | Step::EndFlash
-            | Step::EndNote => bail!("{step:?} does not come before the driver"),
-        }
-    }
-    flash.context("a start with a flash sets it up, or recovers it")
 }
