@@ -137,14 +137,15 @@ impl Extension {
     /// If a device fails. The engines may go on with their former slots then, and this may be planned and tried
     /// again.
     pub fn apply(&self, storage: &mut dyn Storage) -> Result<(), FlashError> {
-        let grown = || self.regions.iter().filter(|region| region.bytes() > 0);
-        for Grown { share, layout, .. } in grown() {
+        for Grown { share, layout, .. } in self.regions.iter().filter(|region| region.bytes() > 0) {
             let mut region = region(storage, &self.first, share.index.into());
             erase_table(&mut region, layout).map_err(|error| in_region(error, *share))?;
         }
         // A superblock must not name blocks of the table that a former cache may have written.
         storage.sync()?;
-        for Grown { share, owner, layout, .. } in grown() {
+        // Of all regions: where an attempt failed, a copy that names the annex may not be durable, or the other
+        // copy may not name it.
+        for Grown { share, owner, layout, .. } in &self.regions {
             let mut region = region(storage, &self.first, share.index.into());
             let amend = |superblock: &mut Superblock| superblock.layout = *layout;
             Flash::amend_region(&mut region, share.index, *owner, amend)

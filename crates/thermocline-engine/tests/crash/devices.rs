@@ -21,6 +21,9 @@ use crate::faults::{Faults, Outage};
 use crate::mirror::Mirrored;
 use crate::witness::Witness;
 
+/// Greatest size of an annex.
+const ANNEX_BYTES: u64 = 3 << 20;
+
 /// Both devices, and the operations in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Devices {
@@ -97,10 +100,14 @@ impl Region {
 
     /// Add room for an annex, which holds the bytes of something else.
     pub(crate) fn add_annex(&mut self, range: &Range<u64>, random: &mut SplitMix64) {
-        let (local, bytes) = (self.disk.now.len(), (range.end - range.start) as usize);
-        self.disk.grow(bytes);
+        assert!(range.end - range.start <= ANNEX_BYTES, "annexes are small");
         // Room that a growth did not get to use is used by the next one.
-        self.annexes.retain(|(former, _)| former.start != range.start);
+        if let Some((known, _)) = self.annexes.iter_mut().find(|it| it.0.start == range.start) {
+            known.end = range.end;
+            return;
+        }
+        let (local, bytes) = (self.disk.now.len(), ANNEX_BYTES as usize);
+        self.disk.grow(bytes);
         self.annexes.push((range.clone(), local));
         let drawn = random.bits() as u8;
         self.disk.spoil(local..local + bytes, |byte| *byte = drawn);

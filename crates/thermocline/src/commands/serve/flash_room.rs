@@ -44,9 +44,9 @@ impl Coming<'_> {
             let mut extension = Extension::plan(storage, self.each[0].slots(), None)?;
             if extension.bytes() > 0 {
                 place(shared, self.volume, &mut file.try_clone()?, &mut extension)?;
-                extension.apply(storage)?;
-                info!(bytes = extension.bytes(), "the flash has grown");
             }
+            extension.apply(storage)?;
+            info!(bytes = extension.bytes(), "the flash has grown");
             flash.grow(&extension);
         }
         Ok((flash, is_found))

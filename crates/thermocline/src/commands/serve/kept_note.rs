@@ -314,8 +314,8 @@ impl Note {
         let mut extension = Extension::plan(&mut flash, slots, Some(owner))?;
         if extension.bytes() > 0 {
             place(&mut flash, &mut extension)?;
-            extension.apply(&mut flash)?;
         }
+        extension.apply(&mut flash)?;
         Ok(extension.layouts())
     }
 
