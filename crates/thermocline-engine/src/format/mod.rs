@@ -421,11 +421,12 @@ mod tests {
         let per_block = u32::try_from(SLOTS_PER_BLOCK).unwrap();
         for (first, page_bytes) in [(10, 4096), (per_block, 4096), (3 * per_block + 5, 12_288)] {
             let whole = Layout::new(first, page_bytes);
+            let backing_bytes = 1000 * u64::from(page_bytes);
             let start = whole.flash_bytes();
             let one = whole.with_annex(start + (9 << 20), first + 7);
             let two = one.with_annex(0_u64.wrapping_sub(64 << 20), first + 7 + 2 * per_block);
             let layout = two.with_annex(start + (1 << 20), first + 7 + 3 * per_block);
-            let superblock = Superblock::first(CACHE, layout, 1 << 30);
+            let superblock = Superblock::first(CACHE, layout, backing_bytes);
             let mut block = vec![0; BLOCK_BYTES];
             superblock.encode(&mut block);
             assert_eq!((block[16], Superblock::decode(&block)), (6, Ok(superblock)));
@@ -454,7 +455,7 @@ mod tests {
                 Layout { room_slots: first - 1, ..layout },
                 Layout { table_blocks: layout.table_blocks + 1, ..layout },
             ] {
-                Superblock::first(CACHE, wrong, 1 << 30).encode(&mut block);
+                Superblock::first(CACHE, wrong, backing_bytes).encode(&mut block);
                 assert_eq!(Superblock::decode(&block), Err(Unreadable::Torn), "{wrong:?}");
             }
         }
