@@ -92,8 +92,8 @@ fn start(folder: &Path, arguments: &Arguments) -> Result<()> {
         let page = scattered(slot, pages);
         (slot < flash_pages).then(|| (page, 0, u64::from(slot) + 1, slot.is_multiple_of(3)))
     };
-    write_table(&mut file, layout, held)?;
-    write_journal(&mut file, layout, flash_pages, pages)?;
+    write_table(&mut file, &layout, held)?;
+    write_journal(&mut file, &layout, flash_pages, pages)?;
     let plain = seconds(|| {
         let mut bytes = vec![0; PIECE];
         let metadata = layout.metadata_bytes() / PIECE as u64 * PIECE as u64;
@@ -144,7 +144,7 @@ fn drain(
     for page in 0..count {
         page_in[slot_of(page, count) as usize] = page;
     }
-    write_table(&mut file, layout, |slot| {
+    write_table(&mut file, &layout, |slot| {
         let page = *page_in.get(slot as usize)?;
         Some((page, checksum(page, 1, &content(page)), 1, true))
     })?;
@@ -211,7 +211,7 @@ fn checksum(page: u32, version: u64, bytes: &[u8]) -> u32 {
 /// whether it is dirty.
 fn write_table(
     file: &mut DeviceFile,
-    layout: Layout,
+    layout: &Layout,
     held: impl Fn(u32) -> Option<(u32, u32, u64, bool)>,
 ) -> Result<()> {
     let table = layout.table_range();
@@ -249,7 +249,7 @@ fn write_table(
 
 /// Writes three quarters of the journal's ring: pages that moved to the first slots, some of them since
 /// the last commit.
-fn write_journal(file: &mut DeviceFile, layout: Layout, slots: u32, pages: u32) -> Result<()> {
+fn write_journal(file: &mut DeviceFile, layout: &Layout, slots: u32, pages: u32) -> Result<()> {
     let ring = u64::from(layout.journal_blocks / 2);
     let blocks = ring * 3 / 4;
     let mut slot = 0;

@@ -47,17 +47,18 @@ const FLASH_KIB_NS: u64 = 4_000;
 pub(crate) struct Arguments {
     /// Traces besides the generated one: transactions beside a backup
     traces: Vec<PathBuf>,
+    /// The policies
     #[arg(long, value_delimiter = ',', default_value = "lru-exclusive,lc,face-gsc,hat")]
     policies: Vec<String>,
     /// Values of `limits.sequential_bypass`, in KiB
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1024, 4096, 16384])]
     kib: Vec<u64>,
     /// RAM, as a share of the pages that the trace touches, in percent
-    #[arg(long, default_value_t = 2.0)]
-    ram_percent: f64,
+    #[arg(long, default_value_t = 2)]
+    ram_percent: u64,
     /// Flash, likewise
-    #[arg(long, default_value_t = 10.0)]
-    flash_percent: f64,
+    #[arg(long, default_value_t = 10)]
+    flash_percent: u64,
     /// Requests that are outstanding
     #[arg(long, default_value_t = 8)]
     depth: usize,
@@ -103,7 +104,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
                 "| `{policy}` | never | {:.1} s | {} | {:.2} GiB |",
                 without.seconds,
                 without.disk_operations,
-                without.flash_written_bytes as f64 / (1 << 30) as f64
+                without.flash_written_bytes as f64 / f64::from(1 << 30)
             );
             for &kib in &arguments.kib {
                 let found = run(&work, policy, Some(kib << 10), arguments)?;
@@ -200,8 +201,8 @@ fn run(
     bypass_bytes: Option<u64>,
     arguments: &Arguments,
 ) -> Result<Figures> {
-    let share = |percent: f64| (work.touched_pages as f64 * percent / 100.0).ceil() as u32;
-    let (ram, flash) = (share(arguments.ram_percent), share(arguments.flash_percent));
+    let pages = |percent: u64| u32::try_from((work.touched_pages * percent).div_ceil(100));
+    let (ram, flash) = (pages(arguments.ram_percent)?, pages(arguments.flash_percent)?);
     let policy = PolicyOptions::named(policy)?;
     let mut options = Options::new(work.disk_bytes / PAGE, ram, flash, policy);
     options.request_bytes_max = REQUEST_BYTES_MAX;
@@ -209,7 +210,7 @@ fn run(
     let shard = Shard::new(options)?;
     let driver = Models::new(&shard, &arguments.disk)?;
     let mut engine = Engine::new(shard, driver);
-    let payload = vec![0; REQUEST_BYTES_MAX as usize];
+    let payload = vec![0; usize::try_from(REQUEST_BYTES_MAX)?];
     let mut outstanding = 0;
     let last = [Request::flush(0)];
     let requests = work.requests.iter().map(|&(op, at, length)| match op {
@@ -218,7 +219,8 @@ fn run(
     });
     for request in requests.chain(last) {
         let is_write = request.kind.is_write();
-        let bytes = if is_write { &payload[..request.length_bytes as usize] } else { &[] };
+        let length = usize::try_from(request.length_bytes)?;
+        let bytes = if is_write { &payload[..length] } else { &[] };
         while outstanding == arguments.depth {
             answer(&mut engine, &mut outstanding);
         }

@@ -44,8 +44,9 @@ impl Copied {
 /// Reads metadata blocks one after the other, many at a time, and goes on past those that cannot be read.
 pub(crate) struct Blocks<'a> {
     storage: &'a mut dyn Storage,
+    /// Where the next block is, modulo 2^64.
     next_bytes: u64,
-    end_bytes: u64,
+    left_bytes: u64,
     memory: AlignedBytes,
 }
 
@@ -56,29 +57,30 @@ impl<'a> Blocks<'a> {
         Self {
             storage,
             next_bytes: start_bytes,
-            end_bytes: start_bytes + bytes,
+            left_bytes: bytes,
             memory: AlignedBytes::new(batch),
         }
     }
 
     /// Return the next blocks, `None` for one that cannot be read; nothing after the last.
     pub(crate) fn next_batch(&mut self) -> Option<impl Iterator<Item = Option<&[u8]>>> {
-        let left = self.end_bytes - self.next_bytes;
+        let left = self.left_bytes;
         if left == 0 {
             return None;
         }
         let length = usize::try_from(left).map_or(BATCH_BYTES, |left| left.min(BATCH_BYTES));
         let start = self.next_bytes;
-        self.next_bytes += length as u64;
+        self.next_bytes = start.wrapping_add(length as u64);
+        self.left_bytes -= length as u64;
+        let place = move |at: usize| start.wrapping_add(at as u64);
         let bytes = &mut self.memory.bytes_mut()[..length];
-        let pieces = (start..).step_by(READ_BYTES).zip(bytes.chunks_mut(READ_BYTES));
+        let pieces = (0..).step_by(READ_BYTES).map(place).zip(bytes.chunks_mut(READ_BYTES));
         let mut pieces: Vec<(u64, &mut [u8])> = pieces.collect();
         let results = self.storage.read_each(&mut pieces);
         let mut is_readable = Vec::with_capacity(length / BLOCK_BYTES);
         for ((offset, piece), result) in pieces.iter_mut().zip(results) {
-            for (offset, block) in
-                (*offset..).step_by(BLOCK_BYTES).zip(piece.chunks_mut(BLOCK_BYTES))
-            {
+            for (at, block) in (0..).step_by(BLOCK_BYTES).zip(piece.chunks_mut(BLOCK_BYTES)) {
+                let offset = offset.wrapping_add(at);
                 let is_there = result.is_ok() || self.storage.read_at(offset, block).is_ok();
                 is_readable.push(is_there);
             }

@@ -5,8 +5,9 @@
 //! starts, crashes and recovers alone, and the directory changes only when a volume is added or removed.
 //!
 //! Layout: chunks of 1 MiB. The first chunk has the directory, in two blocks that say the same. Each entry
-//! has the name of a volume and its extents in chunks. The format has room for several extents per volume,
-//! so that regions can grow; this version makes one, and refuses more.
+//! has the name of a volume and its extents in chunks. The first one begins where the region begins; the others
+//! are for annexes, of which only the region itself knows what is where. An extent that follows another one
+//! directly is one with it.
 //!
 //! A change goes through these steps, each of which waits until the one before is durable:
 //!
@@ -14,6 +15,9 @@
 //!    start would take for that of the volume.
 //! 2. Write one copy of the directory: the older or damaged one, if they differ.
 //! 3. Write the other copy.
+//!
+//! A volume gets more chunks before its region uses them. A power cut may leave it chunks that the region does not
+//! use; it has them first when it grows.
 //!
 //! A power cut leaves the directory as it was before or after the change, because each copy has a
 //! generation and a checksum, and one of the two is always intact.
@@ -59,7 +63,31 @@ pub struct Directory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Volume {
     name: String,
-    extent: Extent,
+    /// The first one begins with the region.
+    extents: Vec<Extent>,
+}
+
+impl Volume {
+    /// Take a range of chunks, too. Those that follow one another become one extent, but the first extent still
+    /// begins with the region.
+    fn take(&mut self, taken: Extent) {
+        let region = self.extents[0].start;
+        let mut all: Vec<Extent> = self.extents.iter().copied().chain([taken]).collect();
+        all.sort_unstable_by_key(|extent| extent.start);
+        let mut joined: Vec<Extent> = vec![];
+        for extent in all {
+            match joined.last_mut().filter(|last| last.end() >= u64::from(extent.start)) {
+                Some(last) if extent.start != region => {
+                    let end = last.end().max(extent.end());
+                    *last = Extent::between(last.start.into(), end);
+                }
+                _ => joined.push(extent),
+            }
+        }
+        // The region's own extent comes first.
+        joined.sort_by_key(|extent| extent.start != region);
+        self.extents = joined;
+    }
 }
 
 /// A range of chunks.
@@ -70,8 +98,18 @@ struct Extent {
 }
 
 impl Extent {
+    /// Return the extent between these numbers of chunks, which fit a directory.
+    fn between(start: u64, end: u64) -> Self {
+        let number = |chunks: u64| u32::try_from(chunks).expect("a flash has 32 bits of chunks");
+        Self { start: number(start), chunks: number(end - start) }
+    }
+
     fn end(self) -> u64 {
         u64::from(self.start) + u64::from(self.chunks)
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        u64::from(self.start) < other.end() && u64::from(other.start) < self.end()
     }
 
     fn bytes(self) -> Range<u64> {
@@ -101,10 +139,10 @@ pub enum DirectoryError {
         /// Format of the directory.
         found: u32,
     },
-    /// A later version moved parts of a volume.
+    /// A volume would be in too many places.
     #[error(
-        "volume `{name}` lies in several places of the flash, which this program cannot read: use the \
-         version that wrote it"
+        "volume `{name}` would lie in more than {EXTENTS_MAX} places of the flash: remove the volume and add it \
+         with its new size"
     )]
     Scattered {
         /// Name of the volume.
@@ -230,8 +268,9 @@ impl Directory {
             storage.write_at(place, &[0; BLOCK_BYTES])?;
         }
         storage.sync()?;
-        let extents: Vec<Extent> = directory.volumes.iter().map(|volume| volume.extent).collect();
-        directory.commit(storage, &extents)?;
+        let regions: Vec<Extent> =
+            directory.volumes.iter().map(|volume| volume.extents[0]).collect();
+        directory.commit(storage, &regions)?;
         Ok(directory)
     }
 
@@ -246,12 +285,47 @@ impl Directory {
         bytes: u64,
     ) -> Result<(), DirectoryError> {
         let volume = self.place(name, bytes, storage.size_bytes()?)?;
-        let extent = volume.extent;
+        let region = volume.extents[0];
         let mut changed = self.clone();
         changed.volumes.push(volume);
-        changed.commit(storage, &[extent])?;
+        changed.commit(storage, &[region])?;
         *self = changed;
         Ok(())
+    }
+
+    /// Give a volume that many bytes more in one piece, durably. `used` are the ranges that its region uses of the
+    /// flash; what else the volume has comes first. Returns where the piece begins.
+    ///
+    /// # Errors
+    /// If no volume has the name, there is no room, or a device fails. The volume keeps what it has then.
+    pub fn extend(
+        &mut self,
+        storage: &mut dyn Storage,
+        name: &str,
+        bytes: u64,
+        used: &[Range<u64>],
+    ) -> Result<u64, DirectoryError> {
+        let index = self.index(name)?;
+        let others = self.volumes.iter().enumerate().filter(|(other, _)| *other != index);
+        let others = others.flat_map(|(_, volume)| volume.extents.iter().copied());
+        let own = used.iter().map(|range| {
+            Extent::between(range.start / CHUNK_BYTES, range.end.div_ceil(CHUNK_BYTES))
+        });
+        let free = free(others.chain(own).collect(), storage.size_bytes()?);
+        let own = &self.volumes[index].extents;
+        // Chunks that the volume has already are used before others.
+        let is_own = |piece: &Extent| own.iter().any(|extent| extent.overlaps(*piece));
+        let extent = fit(&free, name, bytes, |piece| (!is_own(piece), piece.chunks))?;
+        let mut changed = self.clone();
+        changed.volumes[index].take(extent);
+        if changed.volumes[index].extents.len() > EXTENTS_MAX {
+            return Err(DirectoryError::Scattered { name: name.to_owned() });
+        }
+        if changed != *self {
+            changed.commit(storage, &[])?;
+            *self = changed;
+        }
+        Ok(extent.bytes().start)
     }
 
     /// Remove a volume. What its region held is lost.
@@ -295,17 +369,33 @@ impl Directory {
         Ok(())
     }
 
-    /// Return the region of a volume, in bytes of the flash.
+    /// Return the region of a volume without its annexes, in bytes of the flash.
     ///
     /// # Errors
     /// [`DirectoryError::Unknown`] if no volume has that name.
     pub fn region(&self, name: &str) -> Result<Range<u64>, DirectoryError> {
-        Ok(self.volumes[self.index(name)?].extent.bytes())
+        Ok(self.volumes[self.index(name)?].extents[0].bytes())
+    }
+
+    /// Return the range of the flash in which the addresses of a volume's region are, in bytes. It has no end,
+    /// because annexes may be anywhere.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Unknown`] if no volume has that name.
+    pub fn window(&self, name: &str) -> Result<Range<u64>, DirectoryError> {
+        Ok(self.region(name)?.start..u64::MAX)
     }
 
     /// Return the volumes' names and regions, in the order in which they were added.
     pub fn volumes(&self) -> impl ExactSizeIterator<Item = (&str, Range<u64>)> {
-        self.volumes.iter().map(|volume| (&*volume.name, volume.extent.bytes()))
+        self.volumes.iter().map(|volume| (&*volume.name, volume.extents[0].bytes()))
+    }
+
+    /// Return the end of what volumes have, in bytes of the flash.
+    pub fn end_bytes(&self) -> u64 {
+        let extents = self.volumes.iter().flat_map(|volume| &volume.extents);
+        let ends = extents.map(|extent| extent.bytes().end);
+        ends.max().unwrap_or(0).max(u64::from(DIRECTORY_CHUNKS) * CHUNK_BYTES)
     }
 
     /// Return `true` if no set-up of the region of a volume has ended since that was added. A set-up makes the
@@ -344,36 +434,11 @@ impl Directory {
         if self.volumes.len() == VOLUMES_MAX {
             return Err(DirectoryError::TooMany);
         }
-        let wanted = bytes.div_ceil(CHUNK_BYTES).max(1);
-        let free = self.free(size_bytes);
+        let taken = self.volumes.iter().flat_map(|volume| volume.extents.iter().copied());
+        let free = free(taken.collect(), size_bytes);
         // The smallest piece that is large enough leaves large pieces for large volumes.
-        let fitting = free.iter().filter(|piece| u64::from(piece.chunks) >= wanted);
-        let Some(piece) = fitting.min_by_key(|piece| piece.chunks) else {
-            let largest = free.iter().map(|piece| piece.chunks).max().unwrap_or(0);
-            return Err(DirectoryError::NoRoom {
-                name: name.to_owned(),
-                wanted_bytes: bytes,
-                free_bytes: u64::from(largest) * CHUNK_BYTES,
-            });
-        };
-        let chunks = u32::try_from(wanted).expect("a piece has 32 bits of chunks");
-        Ok(Volume { name: name.to_owned(), extent: Extent { start: piece.start, chunks } })
-    }
-
-    /// Return the free pieces of a flash of that size.
-    fn free(&self, size_bytes: u64) -> Vec<Extent> {
-        let end = u32::try_from(size_bytes / CHUNK_BYTES).unwrap_or(u32::MAX);
-        let mut taken: Vec<Extent> = self.volumes.iter().map(|volume| volume.extent).collect();
-        taken.sort_unstable_by_key(|extent| extent.start);
-        let mut free = vec![];
-        let mut start = DIRECTORY_CHUNKS;
-        for extent in taken.into_iter().chain([Extent { start: end, chunks: 0 }]) {
-            if extent.start > start {
-                free.push(Extent { start, chunks: extent.start - start });
-            }
-            start = start.max(u32::try_from(extent.end()).unwrap_or(u32::MAX));
-        }
-        free
+        let extent = fit(&free, name, bytes, |piece| piece.chunks)?;
+        Ok(Volume { name: name.to_owned(), extents: vec![extent] })
     }
 
     /// Make a changed directory durable; see the steps in the module's documentation.
@@ -413,14 +478,15 @@ impl Directory {
         writer.u32(FORMAT);
         writer.u32(u32::try_from(self.volumes.len()).expect("volumes are few"));
         writer.u64(self.generation);
-        for Volume { name, extent } in &self.volumes {
+        for Volume { name, extents } in &self.volumes {
             let mut field = [0; NAME_FIELD_BYTES];
             field[0] = u8::try_from(name.len()).expect("names are short");
             field[1..=name.len()].copy_from_slice(name.as_bytes());
             writer.bytes(&field);
-            writer.u32(1);
+            writer.u32(u32::try_from(extents.len()).expect("a volume has few extents"));
             let unused = Extent { start: 0, chunks: 0 };
-            for extent in [*extent].into_iter().chain([unused; EXTENTS_MAX - 1]) {
+            let padded = extents.iter().copied().chain(std::iter::repeat(unused));
+            for extent in padded.take(EXTENTS_MAX) {
                 writer.u32(extent.start);
                 writer.u32(extent.chunks);
             }
@@ -451,21 +517,56 @@ impl Directory {
             let name = field.get(1..=usize::from(field[0]));
             let Some(Ok(name)) = name.map(std::str::from_utf8) else { return Ok(None) };
             let name = name.to_owned();
-            let extents = reader.u32();
-            let extent = Extent { start: reader.u32(), chunks: reader.u32() };
-            for _ in 1..EXTENTS_MAX {
-                let _: [u8; 8] = reader.array();
-            }
-            if extents != 1 {
-                return Err(DirectoryError::Scattered { name });
-            }
-            if extent.start < DIRECTORY_CHUNKS || extent.end() > u32::MAX.into() {
+            let used = reader.u32() as usize;
+            let mut extents: Vec<Extent> = (0..EXTENTS_MAX)
+                .map(|_| Extent { start: reader.u32(), chunks: reader.u32() })
+                .collect();
+            let is_wrong =
+                |extent: &Extent| extent.start < DIRECTORY_CHUNKS || extent.end() > u32::MAX.into();
+            if !(1..=EXTENTS_MAX).contains(&used) || extents[..used].iter().any(is_wrong) {
                 return Ok(None);
             }
-            volumes.push(Volume { name, extent });
+            extents.truncate(used);
+            volumes.push(Volume { name, extents });
         }
         Ok(Some(Self { generation, volumes }))
     }
+}
+
+/// Return the free pieces of a flash of that size, of which these are taken.
+fn free(mut taken: Vec<Extent>, size_bytes: u64) -> Vec<Extent> {
+    let end = u32::try_from(size_bytes / CHUNK_BYTES).unwrap_or(u32::MAX);
+    taken.sort_unstable_by_key(|extent| extent.start);
+    let mut free = vec![];
+    let mut start = DIRECTORY_CHUNKS;
+    for extent in taken.into_iter().chain([Extent { start: end, chunks: 0 }]) {
+        if extent.start > start {
+            free.push(Extent { start, chunks: extent.start - start });
+        }
+        start = start.max(u32::try_from(extent.end()).unwrap_or(u32::MAX));
+    }
+    free
+}
+
+/// Return the beginning of the least of the pieces that are large enough.
+fn fit<K: Ord>(
+    free: &[Extent],
+    name: &str,
+    bytes: u64,
+    key: impl Fn(&Extent) -> K,
+) -> Result<Extent, DirectoryError> {
+    let wanted = bytes.div_ceil(CHUNK_BYTES).max(1);
+    let fitting = free.iter().filter(|piece| u64::from(piece.chunks) >= wanted);
+    let Some(piece) = fitting.min_by_key(|piece| key(piece)) else {
+        let largest = free.iter().map(|piece| piece.chunks).max().unwrap_or(0);
+        return Err(DirectoryError::NoRoom {
+            name: name.to_owned(),
+            wanted_bytes: bytes,
+            free_bytes: u64::from(largest) * CHUNK_BYTES,
+        });
+    };
+    let start = u64::from(piece.start);
+    Ok(Extent::between(start, start + wanted))
 }
 
 /// Return where the two copies lie, in bytes.

@@ -67,8 +67,8 @@ pub use drain::{DrainProgress, Drained};
 pub use engine::Engine;
 pub use epoch::{Begin, End, Keep};
 pub use fingerprint::{Fingerprint, Likeness, Mark};
-pub use format::Layout;
 pub use format::superblock::Superblock;
+pub use format::{Annex, Annexes, Layout};
 pub use lent::Lent;
 pub use memory::{ALIGNMENT_BYTES, FrameId, Frames};
 pub use mirror::{
@@ -89,7 +89,7 @@ pub use shard::{
     RangeError, RangeWork, Shard, WriteHold,
 };
 pub use shard_map::{ShardMap, Share};
-pub use sharding::{FlashSet, FoundSet, Part, SharedSyncs, Spanning};
+pub use sharding::{Extension, FlashSet, FoundSet, Part, SharedSyncs, Spanning};
 pub use side_file::{SideFile, SideFileError};
 pub use start::{DrainOptions, Found, FoundFlash, Intent, Notice, Plan, Step};
 pub use storage::{Section, Storage};

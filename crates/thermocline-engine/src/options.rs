@@ -154,6 +154,12 @@ pub enum OptionsError {
         /// Pages that it has.
         pages: u64,
     },
+    /// The flash of an engine that runs cannot have another size now.
+    #[error(
+        "the flash is not in use: it failed, or is being replaced, or the server has just started; try again \
+         after that"
+    )]
+    FlashNotInUse,
     /// The longest request is wrong.
     #[error("`request_bytes_max` is {bytes}: it must be at least a page and at most 64 MiB")]
     RequestSize {

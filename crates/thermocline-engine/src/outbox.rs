@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use thermocline_core::Nanos;
 
 use crate::counters::Purpose;
+use crate::format::Layout;
 use crate::memory::FrameId;
 use crate::operation::{Copies, Device, OperationKind};
 
@@ -77,6 +78,8 @@ pub(crate) struct Outbox {
     writes_in_flight: u32,
     reads_in_flight: u32,
     last_read_at: Option<Nanos>,
+    /// Slots that do not follow the one before them on the flash.
+    breaks: Vec<u64>,
     /// Set while the driver gets reads only.
     holds_writes: bool,
     /// Writes of the flash that wait for the end of that.
@@ -84,6 +87,18 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    /// Create the empty outbox of a flash with that layout.
+    pub(crate) fn of(layout: &Layout) -> Self {
+        let mut outbox = Self::default();
+        outbox.set_breaks(layout);
+        outbox
+    }
+
+    /// Note which slots do not follow the one before them.
+    pub(crate) fn set_breaks(&mut self, layout: &Layout) {
+        self.breaks = layout.annexes.iter().map(|annex| annex.first_slot.into()).collect();
+    }
+
     /// Gives out reads only from now on.
     pub(crate) const fn hold_writes(&mut self) {
         self.holds_writes = true;
@@ -180,7 +195,7 @@ impl Outbox {
             self.sorted.sort_by_key(|transfer| Reverse(key(transfer)));
         }
         let mut run = Run::from_slice(&[self.sorted.pop()?]);
-        while self.sorted.last().is_some_and(|next| goes_on(&run, next)) {
+        while self.sorted.last().is_some_and(|next| self.goes_on(&run, next)) {
             run.extend(self.sorted.pop());
         }
         Some(run)
@@ -197,29 +212,31 @@ impl Outbox {
         run.extend(self.writes.remove(&position));
         self.sweep = position + 1;
         while let Some(next) = self.writes.get(&self.sweep)
-            && goes_on(&run, next)
+            && self.goes_on(&run, next)
         {
             run.extend(self.writes.remove(&self.sweep));
             self.sweep += 1;
         }
         Some(run)
     }
+
+    /// Return `true` if a transfer may be the next one of a run.
+    fn goes_on(&self, run: &Run, next: &Transfer) -> bool {
+        let last = run[run.len() - 1];
+        let pages_max = match last.kind {
+            OperationKind::Discard | OperationKind::Zero => BLANK_RUN_PAGES_MAX,
+            OperationKind::Read | OperationKind::Write | OperationKind::Sync => RUN_PAGES_MAX,
+        };
+        let is_apart = next.device == Device::Flash && self.breaks.contains(&next.position);
+        run.len() < pages_max
+            && (next.device, next.kind, next.copies) == (last.device, last.kind, last.copies)
+            && next.position == last.position + 1
+            && !is_apart
+            && !(next.is_retry || last.is_retry)
+    }
 }
 
 /// Return `true` if it changes the backing store.
 fn is_write(transfer: &Transfer) -> bool {
     transfer.device == Device::Backing && transfer.kind != OperationKind::Read
-}
-
-/// Return `true` if a transfer may be the next one of a run.
-fn goes_on(run: &Run, next: &Transfer) -> bool {
-    let last = run[run.len() - 1];
-    let pages_max = match last.kind {
-        OperationKind::Discard | OperationKind::Zero => BLANK_RUN_PAGES_MAX,
-        OperationKind::Read | OperationKind::Write | OperationKind::Sync => RUN_PAGES_MAX,
-    };
-    run.len() < pages_max
-        && (next.device, next.kind, next.copies) == (last.device, last.kind, last.copies)
-        && next.position == last.position + 1
-        && !(next.is_retry || last.is_retry)
 }

@@ -150,6 +150,20 @@ impl Slots {
         }
     }
 
+    /// Add free slots, so that there are that many.
+    pub(crate) fn grow(&mut self, slots: u32) {
+        let former = self.count();
+        self.table.resize(slots as usize, Slot::default());
+        if !self.uppers.is_empty() {
+            self.uppers.resize(slots as usize, 0);
+        }
+        self.free.resize((slots as usize).div_ceil(64), 0);
+        for slot in former..slots {
+            self.free[slot as usize / 64] |= 1 << (slot % 64);
+        }
+        self.free_slots += slots.saturating_sub(former);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }

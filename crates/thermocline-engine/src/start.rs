@@ -39,6 +39,7 @@ pub struct Found {
 }
 
 /// State that a start finds in place of the flash.
+#[expect(clippy::large_enum_variant, reason = "a start makes few of them")]
 #[derive(Clone, Copy, Debug)]
 pub enum FoundFlash {
     /// No flash is configured.

@@ -98,14 +98,19 @@ impl fmt::Debug for Section<'_> {
 }
 
 impl<'a> Section<'a> {
-    /// Return the part of a device in that range of bytes.
+    /// Return the part of a device in that range of bytes. A range that ends at `u64::MAX` has no end, and offsets
+    /// count modulo 2^64 from its beginning.
     pub fn new(storage: &'a mut dyn Storage, range: Range<u64>) -> Self {
         Self { storage, range }
     }
 
     /// Return where on the device a range of the part is.
     fn place(&self, offset_bytes: u64, length: usize) -> io::Result<u64> {
-        let start = self.range.start.checked_add(offset_bytes);
+        // Without an end, what an offset modulo 2^64 names may also lie before the part.
+        let start = match self.range.end {
+            u64::MAX => Some(self.range.start.wrapping_add(offset_bytes)),
+            _ => self.range.start.checked_add(offset_bytes),
+        };
         let is_within =
             |start: &u64| start.checked_add(length as u64).is_some_and(|end| end <= self.range.end);
         start.filter(is_within).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())

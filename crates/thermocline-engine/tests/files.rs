@@ -366,9 +366,9 @@ fn drain_at_rest(files: &Files, mut storage: DeviceFile) {
     };
     let disk = files.open("disk");
     let drain = |set: &mut FlashSet, storage: &mut DeviceFile, regions: usize| {
-        let (driven, end) = (storage.try_clone().unwrap(), set.range(regions - 1).end);
+        let (driven, last) = (storage.try_clone().unwrap(), set.range(regions - 1).start);
         let open = |region: Range<u64>, frames: &Arc<Frames>| {
-            if region.start >= end {
+            if region.start > last {
                 return Err(FlashError::from(std::io::Error::other("cut off")));
             }
             let [flash, disk] = [driven.region(region)?, disk.try_clone()?];

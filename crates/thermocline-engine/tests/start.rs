@@ -34,8 +34,8 @@ fn flash(clean: u64, dirty: u64, end: Option<End>) -> Contents {
     }
 }
 
-fn found(note: Option<SideFile>, contents: Contents, backing: Option<Fingerprint>) -> Found {
-    let flash = FoundFlash::Cache(contents);
+fn found(note: Option<SideFile>, contents: &Contents, backing: Option<Fingerprint>) -> Found {
+    let flash = FoundFlash::Cache(*contents);
     Found { note, flash, backing_bytes: BYTES, backing, new_cache: NEW }
 }
 
@@ -88,7 +88,7 @@ fn every_note_meets_every_flash() {
         ("another dirty cache", running(OTHER, 3), ["newer elsewhere"; 8]),
     ];
     for (name, note, expected) in table {
-        let cache = |contents| found(note, contents, Some(print(5, 5)));
+        let cache = |contents: Contents| found(note, &contents, Some(print(5, 5)));
         let without = |flash| Found { flash, ..cache(flash_of_nothing()) };
         let flashes = [
             without(FoundFlash::None),
@@ -141,14 +141,14 @@ fn a_changed_backing_store_costs_the_clean_pages_and_refuses_the_dirty_ones() {
     for (name, backing, expected) in table {
         let of = |dirty| {
             let note = SideFile::running(CACHE, 3).ended(3, dirty > 0, Some(end(9)));
-            found(Some(note), flash(4, dirty, Some(end(9))), backing)
+            found(Some(note), &flash(4, dirty, Some(end(9))), backing)
         };
         let decided =
             [word(&of(0), Intent::Serve), word(&of(2), Intent::Serve), word(&of(2), drain(false))];
         assert_eq!(decided, expected, "{name}");
         assert_ne!(word(&of(2), drain(true)), "changed");
         // After a crash nothing is compared, as the note refuses any other use.
-        let crashed = found(Some(SideFile::running(CACHE, 3)), flash(4, 0, None), backing);
+        let crashed = found(Some(SideFile::running(CACHE, 3)), &flash(4, 0, None), backing);
         assert_eq!(word(&crashed, Intent::Serve), "go on");
         assert_eq!(crashed.sample(), None);
     }
@@ -163,7 +163,7 @@ fn a_longer_backing_store_keeps_dirty_pages_and_a_shorter_one_may_be_drained() {
         let note = if ended { note.ended(3, dirty > 0, end) } else { note };
         let with_bytes = |backing_bytes, backing| Found {
             backing_bytes,
-            ..found(Some(note), flash(4, dirty, end), backing)
+            ..found(Some(note), &flash(4, dirty, end), backing)
         };
         // A file that grows has another time, and the sample is of what it was before.
         let grown = with_bytes(BYTES + PAGE, Some(print(5, 6)));
@@ -194,7 +194,7 @@ fn on_two(note: SideFile, regions: &[Contents; 2]) -> (Vec<SideFile>, Begin) {
                 Contents { superblock, ..contents }
             })
             .collect();
-        let found = found(Some(note), regions[0], Some(print(5, 5)));
+        let found = found(Some(note), &regions[0], Some(print(5, 5)));
         let plan = FoundSet { found, regions }.plan(Intent::Serve).expect("all fits");
         let notes = plan
             .steps

@@ -1,5 +1,6 @@
 //! Volumes on one flash whose power is cut, and whose syncs fail: each volume has what was promised to its
-//! clients, whatever the others did. Two are there all the time, and a third one comes and goes while they work.
+//! clients, whatever the others did. Two are there all the time and grow, and a third one comes and goes while they
+//! work.
 //!
 //! Operations are done when they are asked for, but for syncs of the flash, which the volumes share as
 //! `JointDriver` performs them. What was not synced when the power is cut is there, torn or gone.
@@ -17,9 +18,9 @@ use thermocline_core::Nanos;
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::memory::transfer;
 use thermocline_engine::{
-    Device, DeviceError, Directory, DirectoryError, FlashError, FlashSet, Layout, Operation,
-    OperationKind, Options, PolicyOptions, Request, RequestKind, Section, Shard, ShardMap, Share,
-    SharedSyncs, Storage, SubmitError, Uuid,
+    Device, DeviceError, Directory, DirectoryError, Extension, FlashError, FlashSet, Layout,
+    Operation, OperationKind, Options, PolicyOptions, Request, RequestKind, Section, Shard,
+    ShardMap, Share, SharedSyncs, Storage, SubmitError, Uuid,
 };
 
 const PAGE: usize = 4096;
@@ -145,6 +146,8 @@ struct Volume {
     number: usize,
     shard: Shard,
     region: Range<u64>,
+    /// Ranges of the flash that its region has got since.
+    annexes: Vec<Range<u64>>,
     pages: Vec<Page>,
     /// `true` while pages are read for the first time after a crash: what is found stays.
     is_recovering: bool,
@@ -210,12 +213,15 @@ impl Volume {
                 Device::Flash => (&mut devices.flash, self.region.start),
                 Device::Backing => (&mut devices.backing[self.number], 0),
             };
-            let end = operation.offset_bytes + operation.length_bytes;
+            let start = start.wrapping_add(operation.offset_bytes);
+            let end = start + operation.length_bytes;
+            let own = self.annexes.iter().chain([&self.region]);
+            let is_own = |own: &Range<u64>| own.start <= start && end <= own.end;
             assert!(
-                operation.device == Device::Backing || start + end <= self.region.end,
+                operation.device == Device::Backing || own.into_iter().any(is_own),
                 "{operation:?} leaves the region"
             );
-            let range = (start + operation.offset_bytes) as usize..(start + end) as usize;
+            let range = start as usize..end as usize;
             let frames = self.shard.frames();
             // SAFETY: the shard has just given the operation away, and gets it back below.
             unsafe { transfer(frames, &operation, &mut disk.bytes[range.clone()]) };
@@ -287,6 +293,12 @@ impl Page {
 fn layout(number: usize, seed: u64) -> Layout {
     let options = Volume::options(number, seed);
     Layout { journal_blocks: 8, ..Layout::new(options.slots(), options.page_bytes) }
+}
+
+/// Return the ranges of the flash that a region which begins there has besides.
+fn annexes(start: u64, layout: &Layout) -> Vec<Range<u64>> {
+    let of_flash = |offset: u64| start.wrapping_add(offset);
+    layout.annex_ranges().map(|range| of_flash(range.start)..of_flash(range.end)).collect()
 }
 
 /// Set up the region of a volume: the `times`th one that it has.
@@ -397,20 +409,21 @@ impl World {
         let number = if self.guest_needs_flash { 3 } else { 2 };
         for (number, name) in NAMES.into_iter().enumerate().take(number) {
             let region = directory.region(name).unwrap();
-            let mut section = Section::new(&mut flash, region.clone());
+            let mut section = Section::new(&mut flash, directory.window(name).unwrap());
             let mut found = FlashSet::read(&mut section).unwrap();
             if section.sync().is_err() || found.take_over(&mut section).is_err() {
                 return Err(pages);
             }
             let options = Volume::options(number, self.seed);
             let shard = Shard::open(options, &found.flashes()[0]).unwrap();
-            started.push((number, shard, region));
+            let annexes = annexes(region.start, &found.superblock().layout);
+            started.push((number, shard, region, annexes));
         }
         let mut pages = pages.into_iter();
-        let started = started.into_iter().map(|(number, shard, region)| {
+        let started = started.into_iter().map(|(number, shard, region, annexes)| {
             let (waiting, asked) = (VecDeque::new(), vec![]);
             let pages = pages.next().expect("all volumes have pages");
-            Volume { number, shard, region, pages, is_recovering: true, waiting, asked }
+            Volume { number, shard, region, annexes, pages, is_recovering: true, waiting, asked }
         });
         self.volumes = started.collect();
         self.guest = pages.next().unwrap_or_default();
@@ -611,11 +624,43 @@ impl World {
             number: GUEST,
             shard,
             region: directory.region(NAMES[GUEST]).unwrap(),
+            annexes: vec![],
             pages: std::mem::take(&mut self.guest),
             is_recovering: false,
             waiting: VecDeque::new(),
             asked: vec![],
         });
+        Some(())
+    }
+
+    /// Give a volume that stays more slots, if there is room for them; `None` if the power is cut.
+    fn grow(&mut self) -> Option<()> {
+        let number = self.below(2) as usize;
+        let (name, more) = (NAMES[number], 1 + self.below(200) as u32);
+        let mut flash = Flash(Rc::clone(&self.devices));
+        let mut directory = Directory::read(&mut flash).ok()??;
+        let window = directory.window(name).unwrap();
+        let volume = &mut self.volumes[number];
+        let mut section = Section::new(&mut flash, window.clone());
+        let known = Extension::plan(&mut section, 0, None).unwrap().layouts()[0];
+        // The volumes that come and go find room, too.
+        if known.annexes.len() == 3 {
+            return Some(());
+        }
+        let mut extension = Extension::plan(&mut section, known.slots + more, None).unwrap();
+        let of_flash = |offset: u64| window.start.wrapping_add(offset);
+        let used = extension.used().into_iter();
+        let used: Vec<_> = used.map(|range| of_flash(range.start)..of_flash(range.end)).collect();
+        let place = match directory.extend(&mut flash, name, extension.bytes(), &used) {
+            Err(DirectoryError::NoRoom { .. }) => return Some(()),
+            extended => extended.ok()?,
+        };
+        extension.place(place.wrapping_sub(window.start));
+        extension.apply(&mut Section::new(&mut flash, window.clone())).ok()?;
+        let layout = extension.layouts()[0];
+        let pages = volume.shard.options().flash_pages + more / 20;
+        volume.annexes = annexes(window.start, &layout);
+        volume.shard.grow_flash(pages, &layout).unwrap();
         Some(())
     }
 
@@ -677,6 +722,9 @@ impl World {
                 return;
             }
             if self.replaces && self.below(2) == 0 && self.replace_flash().is_none() {
+                return;
+            }
+            if self.below(30) == 0 && self.grow().is_none() {
                 return;
             }
             let is_due = self.below(if self.guest_leaves { 2 } else { 30 }) == 0;

@@ -61,8 +61,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&wants_end))?;
     }
-    let end = End::After(Duration::from_secs_f64(options.minutes * 60.0));
-    let work = Work { seed: options.seed, end, only, sync: Sync::Honest };
+    let time = Duration::from_secs_f64(options.minutes * 60.0);
+    let work = Work { seed: options.seed, time, rounds: u64::MAX, only, sync: Sync::Honest };
     let report = torture(&program, work, &wants_end)?;
     eprint!("{}", report.table());
     if let Some(path) = &options.json {
@@ -84,32 +84,13 @@ enum Sync {
     Lying,
 }
 
-/// The end of a run in which nothing is wrong.
-#[derive(Clone, Copy, Debug)]
-enum End {
-    /// No round starts after this time.
-    After(Duration),
-    /// Number of rounds, for tests: a slow machine does as many as a fast one.
-    #[cfg(test)]
-    Rounds(u64),
-}
-
-impl End {
-    /// Returns `true` if no round starts now, `number` rounds after `start`.
-    fn is_reached(self, start: Instant, number: u64) -> bool {
-        match self {
-            Self::After(time) => start.elapsed() >= time,
-            #[cfg(test)]
-            Self::Rounds(rounds) => number >= rounds,
-        }
-    }
-}
-
 /// Work on a server.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     seed: u64,
-    end: End,
+    /// No round starts after this time, or after this number of rounds.
+    time: Duration,
+    rounds: u64,
     /// The fault of every round, if it is not drawn.
     only: Option<Kind>,
     sync: Sync,
@@ -117,7 +98,7 @@ struct Work {
 
 /// Tortures a server until the end of the work, or somebody wants it to end, or something is wrong.
 fn torture(program: &Path, work: Work, wants_end: &Arc<AtomicBool>) -> Result<Report> {
-    let Work { seed, end, only, sync } = work;
+    let Work { seed, time, rounds, only, sync } = work;
     let start = Instant::now();
     let folder = tempfile::Builder::new().prefix("torture-").tempdir()?;
     let mut torture = Torture::new(program, folder.path(), seed, only, wants_end)?;
@@ -131,7 +112,7 @@ fn torture(program: &Path, work: Work, wants_end: &Arc<AtomicBool>) -> Result<Re
     let mut report = Report { seed, ..Report::default() };
     let mut history = vec![];
     let mut number = 0;
-    while !end.is_reached(start, number) && !wants_end.load(Ordering::Acquire) {
+    while start.elapsed() < time && number < rounds && !wants_end.load(Ordering::Acquire) {
         let plan = torture.plan(number);
         let began = Instant::now();
         let starts = torture.starts;

@@ -321,3 +321,76 @@ proptest! {
         drop(Directory::decode(&block));
     }
 }
+
+/// Return the extents of a volume, in chunks.
+fn extents(device: &mut Device, name: &str) -> Vec<(u32, u32)> {
+    let directory = Directory::read(device).unwrap().unwrap();
+    let volume = &directory.volumes[directory.index(name).unwrap()];
+    volume.extents.iter().map(|extent| (extent.start, extent.chunks)).collect()
+}
+
+#[test]
+fn a_volume_gets_free_room_wherever_that_is() {
+    let mut device = Device::new(20 * MIB);
+    let volumes = [("gone", 3 * MIB), ("a", 4 * MIB), ("b", 2 * MIB)];
+    let mut directory = Directory::set_up(&mut device, &volumes).unwrap();
+    let region = directory.region("a").unwrap();
+    let mut used = vec![region.clone()];
+    let mut extend = |directory: &mut Directory, device: &mut Device, bytes: u64| {
+        let start = directory.extend(device, "a", bytes, &used);
+        start.inspect(|&start| used.push(start..start + bytes))
+    };
+    // Chunks: the directory, three of `gone`, four of `a`, two of `b`, ten that are free.
+    assert_eq!(extend(&mut directory, &mut device, 2 * MIB).unwrap(), 10 * MIB);
+    assert_eq!(extents(&mut device, "a"), [(4, 4), (10, 2)]);
+    assert_eq!(extend(&mut directory, &mut device, 3 * MIB).unwrap(), 12 * MIB);
+    assert_eq!(extents(&mut device, "a"), [(4, 4), (10, 5)]);
+    directory.remove(&mut device, "gone").unwrap();
+    // What lies directly before the region is an extent of its own: the first one begins with the region.
+    assert_eq!(extend(&mut directory, &mut device, 3 * MIB).unwrap(), MIB);
+    assert_eq!(extents(&mut device, "a"), [(4, 4), (1, 3), (10, 5)]);
+    let error = extend(&mut directory, &mut device, 6 * MIB).unwrap_err();
+    assert!(matches!(error, DirectoryError::NoRoom { free_bytes, .. } if free_bytes == 5 * MIB));
+    assert_eq!(directory.region("a").unwrap(), region);
+    assert_eq!(directory.end_bytes(), 15 * MIB);
+    // What a power cut left to the volume alone is its own first.
+    directory.extend(&mut device, "b", 2 * MIB, &[directory.region("b").unwrap()]).unwrap();
+    let again = directory.extend(&mut device, "b", MIB, &[directory.region("b").unwrap()]);
+    assert_eq!(again.unwrap(), 15 * MIB);
+    assert_eq!(extents(&mut device, "b"), [(8, 2), (15, 2)]);
+}
+
+#[test]
+fn a_power_cut_while_a_volume_grows_leaves_it_as_before_or_larger() {
+    let mut device = Device::new(16 * MIB);
+    let directory = Directory::set_up(&mut device, &[("a", 3 * MIB), ("b", 2 * MIB)]).unwrap();
+    let used = [directory.region("a").unwrap()];
+    let grow = |device: &mut Device| directory.clone().extend(device, "a", MIB, &used).map(drop);
+    let mut seen = BTreeMap::new();
+    for mut device in cut_everywhere(&device, grow) {
+        *seen.entry(extents(&mut device, "a")).or_insert(0) += 1;
+    }
+    let expected = [vec![(1, 3)], vec![(1, 3), (6, 1)]];
+    assert!(seen.keys().eq(&expected), "{seen:?}");
+}
+
+#[test]
+fn a_volume_in_too_many_places_is_refused() {
+    let mut device = Device::new(64 * MIB);
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+    let volumes = names.map(|name| (name, MIB));
+    let mut directory = Directory::set_up(&mut device, &volumes).unwrap();
+    for name in ["c", "e", "g", "i"] {
+        directory.remove(&mut device, name).unwrap();
+    }
+    let mut used = vec![directory.region("a").unwrap()];
+    for _ in 1..EXTENTS_MAX {
+        let start = directory.extend(&mut device, "a", MIB, &used).unwrap();
+        used.push(start..start + MIB);
+    }
+    let before = directory.clone();
+    let error = directory.extend(&mut device, "a", MIB, &used).unwrap_err();
+    assert!(matches!(error, DirectoryError::Scattered { .. }), "{error}");
+    assert_eq!(directory, before);
+    assert_eq!(Directory::read(&mut device).unwrap().unwrap(), before);
+}

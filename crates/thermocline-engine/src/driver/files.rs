@@ -160,7 +160,8 @@ impl DeviceFile {
         Ok(Self { file, is_direct: self.is_direct, region: self.region.clone() })
     }
 
-    /// Return the same open file, of which a range of this device is used as if it were a device of its own. A
+    /// Return the same open file, of which a range of this device is used as if it were a device of its own. A range
+    /// that ends at `u64::MAX` has no end, and offsets count modulo 2^64 from its beginning. A
     /// sync concerns the whole file: several that write to regions of one file need
     /// [`SharedSyncs`](crate::SharedSyncs).
     ///
@@ -178,14 +179,14 @@ impl DeviceFile {
     /// [`io::ErrorKind::UnexpectedEof`] if the device ends before.
     pub(super) fn place(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<u64> {
         let Some(region) = &self.region else { return Ok(offset_bytes) };
-        let is_within = offset_bytes
-            .checked_add(length_bytes)
-            .is_some_and(|end| end <= region.end - region.start);
-        if is_within {
-            Ok(region.start + offset_bytes)
-        } else {
-            Err(io::ErrorKind::UnexpectedEof.into())
-        }
+        // Without an end, what an offset modulo 2^64 names may also lie before the region.
+        let start = match region.end {
+            u64::MAX => Some(region.start.wrapping_add(offset_bytes)),
+            _ => region.start.checked_add(offset_bytes),
+        };
+        let is_within =
+            |start: &u64| start.checked_add(length_bytes).is_some_and(|end| end <= region.end);
+        start.filter(is_within).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     /// Return `true` if a path leads to this file or block device.

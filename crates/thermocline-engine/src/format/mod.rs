@@ -25,12 +25,20 @@
 //! knows 32 bits only. The superblock of a larger one has a format of its own, so that such a program
 //! refuses the flash.
 //!
+//! A region that has grown has annexes: each has blocks of the table, and after them the slots that these are
+//! about. Slots and blocks are numbered through all of them. The superblock of such a region has a format of
+//! its own, which lists them.
+//!
 //! All numbers are little-endian. Every block ends in a CRC32C of what precedes it.
 
+pub(crate) mod annex;
 pub(crate) mod journal;
 pub(crate) mod superblock;
 pub(crate) mod table;
 
+use std::ops::Range;
+
+pub use self::annex::{Annex, Annexes};
 use crate::format::table::SLOTS_PER_BLOCK;
 
 /// Bytes of a superblock, journal block or table block.
@@ -62,6 +70,10 @@ pub struct Layout {
     pub slots: u32,
     /// Bytes of a slot.
     pub page_bytes: u32,
+    /// Slots for which there is room before the annexes.
+    pub room_slots: u32,
+    /// Room that was added later, in the order of its slots.
+    pub annexes: Annexes,
 }
 
 impl Layout {
@@ -70,10 +82,11 @@ impl Layout {
     /// # Panics
     /// Never: the sizes of blocks are constants that fit.
     pub fn new(slots: u32, page_bytes: u32) -> Self {
-        let per_block = u32::try_from(SLOTS_PER_BLOCK).expect("a block holds few slots");
         // Room for the records of one round through all slots, within limits.
         let journal_blocks = (slots / 128).clamp(32, JOURNAL_BLOCKS_MAX);
-        Self { journal_blocks, table_blocks: slots.div_ceil(per_block), slots, page_bytes }
+        let table_blocks = blocks_of(slots);
+        let (room_slots, annexes) = (slots, Annexes::default());
+        Self { journal_blocks, table_blocks, slots, page_bytes, room_slots, annexes }
     }
 
     /// Return the layout with the most slots that fits a device; `None` if not a single one does.
@@ -91,20 +104,69 @@ impl Layout {
         (fits > 0).then(|| Self::new(fits, page_bytes))
     }
 
-    /// Return the number of bytes that the flash must have.
+    /// Return the layout with that many slots, of which an annex at that offset has those that are new.
+    ///
+    /// # Panics
+    /// If it has as many annexes as a region can have.
+    #[must_use]
+    pub fn with_annex(&self, offset_bytes: u64, slots: u32) -> Self {
+        let room_slots = slots.saturating_sub(self.slots);
+        let annex = Annex { offset_bytes, first_slot: self.slots, room_slots };
+        let annexes = self.annexes.with(annex);
+        Self { table_blocks: blocks_of(slots), slots, annexes, ..*self }
+    }
+
+    /// Return the number of bytes that the flash must have, without annexes.
     pub fn flash_bytes(&self) -> u64 {
-        self.slot_offset_bytes() + u64::from(self.slots) * u64::from(self.page_bytes)
+        self.slot_offset_bytes() + u64::from(self.room_slots) * u64::from(self.page_bytes)
+    }
+
+    /// Return the number of bytes that the flash must have, with annexes that lie behind the beginning.
+    pub(crate) fn end_bytes(&self) -> u64 {
+        let ends = self.annex_ranges().map(|range| range.end).filter(|end| *end < 1 << 63);
+        ends.max().unwrap_or(0).max(self.flash_bytes())
+    }
+
+    /// Return the ranges that annexes have, in bytes from the beginning of the region, modulo 2^64.
+    pub fn annex_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.annexes.iter().map(|annex| {
+            let start = annex.offset_bytes;
+            start..start.wrapping_add(annex.bytes(self.page_bytes))
+        })
     }
 
     /// Return `true` if the numbers go together.
     pub(crate) fn is_plausible(&self) -> bool {
-        let Self { journal_blocks, table_blocks, slots, page_bytes } = *self;
+        let Self { journal_blocks, table_blocks, slots, page_bytes, room_slots, ref annexes } =
+            *self;
+        let first_slots = annexes.iter().map(|annex| annex.first_slot);
+        let ends: Vec<u32> = first_slots.skip(1).chain([slots]).collect();
         page_bytes > 0
             && page_bytes.is_multiple_of(4096)
             && page_bytes <= 1 << 20
             && slots < 1 << 31
-            && table_blocks == Self::new(slots, page_bytes).table_blocks
+            && table_blocks == blocks_of(slots)
             && (JOURNAL_BLOCKS_MIN..=JOURNAL_BLOCKS_MAX).contains(&journal_blocks)
+            && self.first_slots() <= room_slots
+            && room_slots < 1 << 31
+            && annexes.iter().zip(ends).all(|(annex, end)| annex.is_plausible(end))
+    }
+
+    /// Return `true` if it has room in one piece alone, and uses all of it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.annexes.is_empty() && self.room_slots == self.slots
+    }
+
+    /// Return `true` if the other one is that of another region of the same flash: regions begin alike, and each
+    /// grows by itself.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let of = |layout: &Self| (layout.journal_blocks, layout.room_slots, layout.page_bytes);
+        of(self) == of(other)
+    }
+
+    /// Return the number of slots before the annexes.
+    fn first_slots(&self) -> u32 {
+        self.annexes.first().map_or(self.slots, |annex| annex.first_slot)
     }
 
     /// Return the offset of a superblock, in bytes; there are two.
@@ -128,26 +190,59 @@ impl Layout {
         (2 + u64::from(place)) * BLOCK_BYTES as u64
     }
 
-    /// Return the number of bytes before the slots: the superblocks, the journal and the table.
+    /// Return the number of bytes before the slots: the superblocks, the journal and the table, without those
+    /// of annexes.
     pub fn metadata_bytes(&self) -> u64 {
-        (2 + u64::from(self.journal_blocks) + 2 * u64::from(self.table_blocks)) * BLOCK_BYTES as u64
+        let table_blocks = blocks_of(self.room_slots);
+        (2 + u64::from(self.journal_blocks) + 2 * u64::from(table_blocks)) * BLOCK_BYTES as u64
     }
 
-    /// Return the range of the table, in bytes.
-    pub fn table_range(&self) -> std::ops::Range<u64> {
-        self.table_offset_bytes(0, 0)..self.metadata_bytes()
+    /// Return the range of the table, in bytes, without those of annexes.
+    pub fn table_range(&self) -> Range<u64> {
+        self.table_start_bytes()..self.metadata_bytes()
+    }
+
+    fn table_start_bytes(&self) -> u64 {
+        (2 + u64::from(self.journal_blocks)) * BLOCK_BYTES as u64
+    }
+
+    /// Return the parts of the table: the numbers of their blocks, and the offset of the first one, in bytes.
+    pub(crate) fn table_parts(&self) -> impl Iterator<Item = (Range<u32>, u64)> + '_ {
+        let starts = self.annexes.iter().map(|annex| blocks_of(annex.first_slot));
+        let ends = starts.clone().chain([self.table_blocks]);
+        let offsets = self.annexes.iter().map(|annex| annex.offset_bytes);
+        let offsets = [self.table_start_bytes()].into_iter().chain(offsets);
+        [0].into_iter().chain(starts).zip(ends).map(|(start, end)| start..end).zip(offsets)
     }
 
     /// Return the offset of the copy of a table block that a generation writes first, in bytes.
     pub(crate) fn table_offset_bytes(&self, block: u32, generation: u64) -> u64 {
-        let first = 2 + u64::from(self.journal_blocks);
-        (first + 2 * u64::from(block) + generation % 2) * BLOCK_BYTES as u64
+        let mut parts = self.table_parts().filter(|(blocks, _)| blocks.contains(&block));
+        let (blocks, offset_bytes) = parts.next().expect("the table has that block");
+        let place = 2 * u64::from(block - blocks.start) + generation % 2;
+        offset_bytes.wrapping_add(place * BLOCK_BYTES as u64)
     }
 
-    /// Return the offset of the slots, in bytes.
-    pub(crate) fn slot_offset_bytes(&self) -> u64 {
+    /// Return the offset of a slot, in bytes.
+    pub(crate) fn slot_place_bytes(&self, slot: u32) -> u64 {
+        let annex = self.annexes.iter().rev().find(|annex| annex.first_slot <= slot);
+        let (start_bytes, first_slot) = annex.map_or_else(
+            || (self.slot_offset_bytes(), 0),
+            |annex| (annex.slots_offset_bytes(self.page_bytes), annex.first_slot),
+        );
+        start_bytes.wrapping_add(u64::from(slot - first_slot) * u64::from(self.page_bytes))
+    }
+
+    /// Return the offset of the first slot, in bytes.
+    fn slot_offset_bytes(&self) -> u64 {
         self.metadata_bytes().next_multiple_of(u64::from(self.page_bytes).max(1))
     }
+}
+
+/// Return the number of table blocks for that many slots.
+fn blocks_of(slots: u32) -> u32 {
+    let per_block = u32::try_from(SLOTS_PER_BLOCK).expect("a block holds few slots");
+    slots.div_ceil(per_block)
 }
 
 /// Writes numbers into a block, one after the other.
@@ -322,6 +417,51 @@ mod tests {
     }
 
     #[test]
+    fn a_region_with_annexes_is_read_and_nothing_of_it_overlaps() {
+        let per_block = u32::try_from(SLOTS_PER_BLOCK).unwrap();
+        for (first, page_bytes) in [(10, 4096), (per_block, 4096), (3 * per_block + 5, 12_288)] {
+            let whole = Layout::new(first, page_bytes);
+            let backing_bytes = 1000 * u64::from(page_bytes);
+            let start = whole.flash_bytes();
+            let one = whole.with_annex(start + (9 << 20), first + 7);
+            let two = one.with_annex(0_u64.wrapping_sub(64 << 20), first + 7 + 2 * per_block);
+            let layout = two.with_annex(start + (1 << 20), first + 7 + 3 * per_block);
+            let superblock = Superblock::first(CACHE, layout, backing_bytes);
+            let mut block = vec![0; BLOCK_BYTES];
+            superblock.encode(&mut block);
+            assert_eq!((block[16], Superblock::decode(&block)), (6, Ok(superblock)));
+            // Where each slot and each copy of a table block lies, and how long it is.
+            let slots = (0..layout.slots).map(|slot| layout.slot_place_bytes(slot));
+            let slots = slots.map(|place| (place, u64::from(page_bytes)));
+            let blocks = (0..2 * layout.table_blocks)
+                .map(|copy| layout.table_offset_bytes(copy / 2, (copy % 2).into()));
+            let mut all: Vec<(u64, u64)> =
+                slots.chain(blocks.map(|place| (place, BLOCK_BYTES as u64))).collect();
+            all.push((0, whole.table_range().start));
+            all.sort_unstable();
+            assert!(all.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+            let mut ranges: Vec<Range<u64>> = layout.annex_ranges().collect();
+            ranges.push(0..start);
+            ranges.sort_unstable_by_key(|range| range.start);
+            assert!(all.iter().all(|&(place, length)| {
+                ranges.iter().any(|range| range.start <= place && place + length <= range.end)
+            }));
+            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            let numbered: Vec<u32> = layout.table_parts().flat_map(|(blocks, _)| blocks).collect();
+            assert!(numbered.into_iter().eq(0..layout.table_blocks));
+            // Numbers that contradict one another.
+            for wrong in [
+                Layout { slots: layout.slots + 1, ..layout },
+                Layout { room_slots: first - 1, ..layout },
+                Layout { table_blocks: layout.table_blocks + 1, ..layout },
+            ] {
+                Superblock::first(CACHE, wrong, backing_bytes).encode(&mut block);
+                assert_eq!(Superblock::decode(&block), Err(Unreadable::Torn), "{wrong:?}");
+            }
+        }
+    }
+
+    #[test]
     fn the_superblock_says_how_many_bits_page_numbers_have() {
         let superblock = |pages: u64| {
             let layout = Layout::new(100, 4096);
@@ -342,13 +482,13 @@ mod tests {
         }
         assert_eq!(Superblock::decode(&encoded(&superblock(PAGES_MAX + 1))), Err(Unreadable::Torn));
         // The other format, with a right checksum.
-        for (pages, format) in [(many, 4), (many + 1, 2), (many + 1, 1), (1, 6)] {
+        for (pages, format) in [(many, 4), (many + 1, 2), (many + 1, 1), (1, 6), (1, 7)] {
             let mut block = encoded(&superblock(pages));
             block[16] = format;
             let end = BLOCK_BYTES - 4;
             let checksum = crc32c::crc32c(&block[..end]).to_le_bytes();
             block[end..].copy_from_slice(&checksum);
-            let expected = if format == 6 { Unreadable::Format(6) } else { Unreadable::Torn };
+            let expected = if format == 7 { Unreadable::Format(7) } else { Unreadable::Torn };
             assert_eq!(Superblock::decode(&block), Err(expected), "{pages} pages");
         }
     }

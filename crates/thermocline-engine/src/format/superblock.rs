@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 
 use uuid::Uuid;
 
+use super::annex::Annexes;
 use super::{BLOCK_BYTES, Layout, Reader, Writer};
 use crate::epoch::End;
 use crate::fingerprint::{Fingerprint, Mark};
@@ -20,7 +21,10 @@ const FORMAT_OF_REGION: u32 = 3;
 /// The same two for a backing store of more than 2^32 pages, whose page numbers programs that know of
 /// 32 bits must not cut.
 const FORMAT_OF_WIDE: u32 = 4;
-pub(crate) const FORMAT_OF_WIDE_REGION: u32 = 5;
+const FORMAT_OF_WIDE_REGION: u32 = 5;
+/// The version of the format of a region with annexes, or with room that it does not use; of any number of
+/// shards, and for a backing store of any size.
+pub(crate) const FORMAT_OF_ANNEXES: u32 = 6;
 
 /// Contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +89,9 @@ impl Superblock {
     pub(crate) fn encode(&self, block: &mut [u8]) {
         let mut writer = Writer::new(block);
         writer.bytes(MAGIC);
+        let has_annexes = !self.layout.is_whole() && !self.has_single_journal;
         writer.u32(match (self.share.is_whole(), self.has_single_journal) {
+            _ if has_annexes => FORMAT_OF_ANNEXES,
             (false, _) if self.is_wide() => FORMAT_OF_WIDE_REGION,
             (false, _) => FORMAT_OF_REGION,
             (true, true) => FORMAT_OF_SINGLE_JOURNAL,
@@ -103,10 +109,14 @@ impl Superblock {
         writer.u64(self.first_sequence);
         writer.u64(self.written_bytes);
         encode_end(&mut writer, self.end, self.is_given_up);
-        if !self.share.is_whole() {
+        if has_annexes || !self.share.is_whole() {
             writer.u32(self.share.map.number().get().into());
             writer.u32(self.share.index.into());
             writer.u64(self.share.map.extent_bytes());
+        }
+        if has_annexes {
+            writer.u32(self.layout.room_slots);
+            self.layout.annexes.encode(&mut writer);
         }
         writer.seal();
     }
@@ -120,7 +130,7 @@ impl Superblock {
         }
         let format = u32::from_le_bytes([block[16], block[17], block[18], block[19]]);
         let mut reader = Reader::new(block).ok_or(Unreadable::Torn)?;
-        if !(FORMAT_OF_SINGLE_JOURNAL..=FORMAT_OF_WIDE_REGION).contains(&format) {
+        if !(FORMAT_OF_SINGLE_JOURNAL..=FORMAT_OF_ANNEXES).contains(&format) {
             return Err(Unreadable::Format(format));
         }
         let _magic: [u8; 16] = reader.array();
@@ -129,12 +139,7 @@ impl Superblock {
         let mut superblock = Self {
             cache: Uuid::from_bytes(reader.array()),
             epoch: reader.u64(),
-            layout: Layout {
-                journal_blocks: reader.u32(),
-                table_blocks: reader.u32(),
-                slots: reader.u32(),
-                page_bytes: reader.u32(),
-            },
+            layout: decode_layout(&mut reader),
             backing_bytes: reader.u64(),
             first_sequence: reader.u64(),
             written_bytes: reader.u64(),
@@ -144,11 +149,22 @@ impl Superblock {
             share: Share::WHOLE,
         };
         (superblock.end, superblock.is_given_up) = decode_end(&mut reader);
-        if [FORMAT_OF_REGION, FORMAT_OF_WIDE_REGION].contains(&format) {
-            superblock.share = decode_share(&mut reader).ok_or(Unreadable::Torn)?;
+        let has_annexes = format == FORMAT_OF_ANNEXES;
+        if has_annexes || [FORMAT_OF_REGION, FORMAT_OF_WIDE_REGION].contains(&format) {
+            let share = decode_share(&mut reader).ok_or(Unreadable::Torn)?;
+            superblock.share = share;
+            if share.is_whole() && !has_annexes {
+                return Err(Unreadable::Torn);
+            }
         }
-        let is_of_format = superblock.is_plausible()
-            && superblock.is_wide() == [FORMAT_OF_WIDE, FORMAT_OF_WIDE_REGION].contains(&format);
+        if has_annexes {
+            superblock.layout.room_slots = reader.u32();
+            superblock.layout.annexes = Annexes::decode(&mut reader).ok_or(Unreadable::Torn)?;
+        }
+        let is_of_width = has_annexes
+            || superblock.is_wide() == [FORMAT_OF_WIDE, FORMAT_OF_WIDE_REGION].contains(&format);
+        let is_of_format =
+            superblock.is_plausible() && is_of_width && superblock.layout.is_whole() != has_annexes;
         is_of_format.then_some(superblock).ok_or(Unreadable::Torn)
     }
 
@@ -208,13 +224,23 @@ fn encode_end(writer: &mut Writer<'_>, end: Option<End>, is_given_up: bool) {
     writer.u64(second);
 }
 
+/// Return the layout of a region without annexes.
+fn decode_layout(reader: &mut Reader<'_>) -> Layout {
+    let (journal_blocks, table_blocks) = (reader.u32(), reader.u32());
+    let (slots, page_bytes) = (reader.u32(), reader.u32());
+    let (room_slots, annexes) = (slots, Annexes::default());
+    Layout { journal_blocks, table_blocks, slots, page_bytes, room_slots, annexes }
+}
+
 /// Return the shard that has the region; `None` if the numbers contradict each other.
 fn decode_share(reader: &mut Reader<'_>) -> Option<Share> {
     let (shards, index, extent_bytes) = (reader.u32(), reader.u32(), reader.u64());
     let shards = u16::try_from(shards).ok().and_then(NonZeroU16::new)?;
-    let is_plausible = shards.get() > 1
-        && index < u32::from(shards.get())
-        && (1..EXTENT_BYTES_LIMIT).contains(&extent_bytes);
+    if shards.get() == 1 {
+        return (index == 0).then_some(Share::WHOLE);
+    }
+    let is_plausible =
+        index < u32::from(shards.get()) && (1..EXTENT_BYTES_LIMIT).contains(&extent_bytes);
     let index = u16::try_from(index).ok()?;
     is_plausible.then(|| Share { map: ShardMap::with_extents(shards, extent_bytes), index })
 }

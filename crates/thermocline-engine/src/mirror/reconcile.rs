@@ -216,7 +216,7 @@ impl Region<'_> {
     fn merge_slot(&mut self, superblock: &Superblock, record: &Record) -> Result<(), MirrorError> {
         let layout = &superblock.layout;
         let page_bytes = layout.page_bytes as usize;
-        let place = layout.slot_offset_bytes() + u64::from(record.slot) * page_bytes as u64;
+        let place = layout.slot_place_bytes(record.slot);
         let [first, second] = self.pair.each_mut().map(|storage| {
             let mut bytes = vec![0; page_bytes];
             let is_read = storage.read_at(place, &mut bytes).is_ok();

@@ -52,7 +52,7 @@ pub enum FlashError {
     #[error(
         "the flash has format {found}, this program reads formats up to {}: drain it with the version \
          that wrote it, or initialise it by force and lose what only it holds",
-        crate::format::superblock::FORMAT_OF_WIDE_REGION
+        crate::format::superblock::FORMAT_OF_ANNEXES
     )]
     Format {
         /// The format of the flash.
@@ -133,6 +133,13 @@ pub enum FlashError {
         /// Number that the options need.
         wanted_slots: u32,
     },
+    /// It cannot get more slots.
+    #[error(
+        "the flash has grown {} times, or has a format of before version 0.2 until its first start: drain it and \
+         initialise it with the new size, or start it with the former one first",
+        crate::format::annex::ANNEXES_MAX
+    )]
+    CannotGrow,
     /// The device is too small.
     #[error("the flash has {found_bytes} bytes, and {wanted_bytes} are needed")]
     TooSmall {

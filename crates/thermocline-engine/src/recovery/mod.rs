@@ -71,15 +71,15 @@ impl Flash {
         layout: Layout,
         backing_bytes: u64,
     ) -> Result<Self, FlashError> {
-        Self::set_up(storage, Superblock::first(cache, layout, backing_bytes))
+        Self::set_up(storage, &Superblock::first(cache, layout, backing_bytes))
     }
 
     /// Return the same with that superblock.
     pub(crate) fn set_up(
         storage: &mut dyn Storage,
-        superblock: Superblock,
+        superblock: &Superblock,
     ) -> Result<Self, FlashError> {
-        let layout = superblock.layout;
+        let layout = &superblock.layout;
         let (found_bytes, wanted_bytes) = (storage.size_bytes()?, layout.flash_bytes());
         if found_bytes < wanted_bytes {
             return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
@@ -93,15 +93,15 @@ impl Flash {
         }
         storage.sync()?;
         // The superblock comes last: before it is durable, the device is no cache.
-        write_superblock(storage, &superblock, 0)?;
+        write_superblock(storage, superblock, 0)?;
         Ok(Self::empty(superblock))
     }
 
     /// Return the flash of a shard whose devices are in memory and will not be read again.
-    pub(crate) fn empty(superblock: Superblock) -> Self {
+    pub(crate) fn empty(superblock: &Superblock) -> Self {
         let Layout { slots, table_blocks, .. } = superblock.layout;
         Self {
-            superblock,
+            superblock: *superblock,
             rows: vec![None; slots as usize],
             generations: vec![0; table_blocks as usize],
             damaged_blocks: 0,
@@ -186,7 +186,7 @@ impl Flash {
     /// Finds out what the region of that shard holds.
     pub(crate) fn read_region(storage: &mut dyn Storage, index: u16) -> Result<Self, FlashError> {
         let (superblock, place, damaged) = read_superblock(storage, index)?;
-        let (found_bytes, wanted_bytes) = (storage.size_bytes()?, superblock.layout.flash_bytes());
+        let (found_bytes, wanted_bytes) = (storage.size_bytes()?, superblock.layout.end_bytes());
         if found_bytes < wanted_bytes {
             return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
         }
@@ -222,8 +222,15 @@ impl Flash {
 
     /// Return the offset of a slot, in bytes.
     pub(crate) fn slot_offset_bytes(&self, slot: u32) -> u64 {
-        let layout = &self.superblock.layout;
-        layout.slot_offset_bytes() + u64::from(slot) * u64::from(layout.page_bytes)
+        self.superblock.layout.slot_place_bytes(slot)
+    }
+
+    /// Take over a layout with more slots, which the flash has durably.
+    pub(crate) fn grow(&mut self, layout: &Layout) {
+        self.rows.resize(layout.slots as usize, None);
+        self.generations.resize(layout.table_blocks as usize, 0);
+        self.changed.resize(layout.table_blocks as usize, false);
+        self.superblock.layout = *layout;
     }
 
     fn is_page(&self, page: u64) -> bool {

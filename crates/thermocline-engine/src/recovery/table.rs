@@ -1,6 +1,7 @@
 //! Reading the slot table, many blocks at a time, by several threads.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::thread;
 
 use super::{Flash, FlashError};
@@ -41,11 +42,23 @@ impl Flash {
         storage: &mut dyn Storage,
         superblock: &Superblock,
     ) -> Result<Self, FlashError> {
-        let mut flash = Self::empty(*superblock);
-        let layout = superblock.layout;
-        let first_bytes = layout.table_offset_bytes(0, 0);
-        let mut blocks = Blocks::new(storage, first_bytes, 2 * u64::from(layout.table_blocks));
-        let mut first = 0;
+        let mut flash = Self::empty(superblock);
+        for part in superblock.layout.table_parts() {
+            flash.read_table_part(storage, superblock, part)?;
+        }
+        Ok(flash)
+    }
+
+    /// Read blocks of the table that lie one after the other.
+    fn read_table_part(
+        &mut self,
+        storage: &mut dyn Storage,
+        superblock: &Superblock,
+        (numbers, first_bytes): (Range<u32>, u64),
+    ) -> Result<(), FlashError> {
+        let flash = self;
+        let mut blocks = Blocks::new(storage, first_bytes, 2 * numbers.len() as u64);
+        let mut first = numbers.start;
         while let Some(batch) = blocks.next_batch() {
             let copies: Vec<Option<&[u8]>> = batch.collect();
             let read = u32::try_from(copies.len() / 2).expect("a batch has few blocks");
@@ -67,7 +80,7 @@ impl Flash {
             }
             first += read;
         }
-        Ok(flash)
+        Ok(())
     }
 }
 

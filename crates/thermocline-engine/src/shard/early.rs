@@ -43,7 +43,7 @@ impl Shard {
     /// If the shard does not [wait](Self::awaits_epoch) for that, or the flash is another one.
     pub fn epoch_has_begun(&mut self, flash: &Flash) {
         assert!(self.awaits_epoch, "an epoch begins once");
-        self.journal.begin(flash.superblock, flash.generations.clone());
+        self.journal.begin(&flash.superblock, flash.generations.clone());
         self.awaits_epoch = false;
         self.outbox.release_writes();
         self.is_stirred = true;

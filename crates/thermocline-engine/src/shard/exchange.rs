@@ -206,8 +206,9 @@ impl Shard {
         }
         self.options.flash_pages = flash_pages;
         self.slots = Slots::new(flash.superblock.layout.slots, self.options.backing_pages);
+        self.outbox.set_breaks(&flash.superblock.layout);
         let written_bytes = self.counters.flash.all_written_bytes();
-        self.journal.adopt(flash.superblock, flash.generations.clone(), written_bytes);
+        self.journal.adopt(&flash.superblock, flash.generations.clone(), written_bytes);
         self.cleaner.restart();
         self.flash_faults = FlashFaults::after(&self.flash_faults);
         self.version = self.version.max(flash.version);

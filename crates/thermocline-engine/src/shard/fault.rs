@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use thermocline_core::{Access, Op, PageId, Survivor};
+use thermocline_core::{Access, Op, PageId, Survivor, Tier};
 
 use super::exchange::FlashUse;
 use super::{Place, Shard};
@@ -98,33 +98,6 @@ impl Shard {
         self.pool.withhold(self.options.spare_ram_pages, self.options.frames_for_requests());
         self.is_stirred = true;
         Ok(())
-    }
-
-    /// Check that the backing store may have that many pages from now on.
-    ///
-    /// # Errors
-    /// If it has more already, or the engine cannot have that many without a restart.
-    pub fn check_growth(&self, pages: u64) -> Result<(), OptionsError> {
-        let former = self.options.backing_pages;
-        let is_wide = |pages: u64| [pages > u64::from(u32::MAX), pages > 1 << 32];
-        if pages < former || is_wide(pages) != is_wide(former) {
-            return Err(OptionsError::Growth { former_pages: former, pages });
-        }
-        let options = Options { backing_pages: pages, ..self.options.clone() };
-        options.check()?;
-        options.build_policy(self.slots.count()).map(drop)
-    }
-
-    /// Serves that many pages of the backing store from now on. Before that, the backing store durably has
-    /// them, and the flash knows its size: [`FlashSet::grow_backing`](crate::FlashSet::grow_backing). What
-    /// RAM and flash hold stays, as far as the policy wants it.
-    ///
-    /// # Errors
-    /// As for [`check_growth`](Self::check_growth); nothing changes then.
-    pub fn grow_backing(&mut self, pages: u64) -> Result<(), OptionsError> {
-        self.check_growth(pages)?;
-        let former = std::mem::replace(&mut self.options.backing_pages, pages);
-        self.renew_policy(&(0..0)).inspect_err(|_| self.options.backing_pages = former)
     }
 
     /// Return the number of pages that have memory: those of RAM, and those on their way to a device. After
@@ -258,6 +231,11 @@ impl Shard {
             }
         }
         survivors.sort_unstable_by_key(|&(version, _)| version);
+        // A flash that became much smaller has more than a policy can take: the oldest leave.
+        let most = self.options.flash_pages.saturating_add(self.options.ram_pages) as usize;
+        let surplus = survivors.len().saturating_sub(most);
+        let surplus: Vec<Survivor> =
+            survivors.drain(..surplus).map(|(_, survivor)| survivor).collect();
         let survivors: Vec<Survivor> =
             survivors.into_iter().map(|(_, survivor)| survivor).collect();
         if is_start {
@@ -267,6 +245,14 @@ impl Shard {
                 self.set_on_flash(survivor.page);
             }
         }
+        self.actions.clear();
+        for Survivor { page, is_dirty } in surplus {
+            if is_dirty {
+                self.actions.copy(page, Tier::FLASH, Tier::DISK);
+            }
+            self.actions.drop_copy(page, Tier::FLASH);
+        }
+        self.perform_actions();
         self.actions.clear();
         self.policy.restore(&survivors, &mut self.actions);
         self.perform_actions();

@@ -13,6 +13,7 @@ use std::num::NonZeroU64;
 
 use self::checkpoint::Checkpoints;
 pub(super) use self::checkpoint::TableBlock;
+use crate::format::Layout;
 use crate::format::journal::{self, RECORDS_PER_BLOCK, Record, RecordKind};
 use crate::format::superblock::Superblock;
 use crate::format::table::{self, Row};
@@ -118,10 +119,10 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Return the journal of a flash that was just started.
-    pub(super) fn new(superblock: Superblock, generations: Vec<u64>) -> Self {
+    pub(super) fn new(superblock: &Superblock, generations: Vec<u64>) -> Self {
         let first = superblock.first_sequence;
         Self {
-            superblock,
+            superblock: *superblock,
             pending: VecDeque::new(),
             writing: Batch::default(),
             writing_first: first,
@@ -148,7 +149,7 @@ impl Journal {
     }
 
     /// Begins the journal of another flash. Nothing of the former one is under way.
-    pub(super) fn adopt(&mut self, superblock: Superblock, generations: Vec<u64>, written: u64) {
+    pub(super) fn adopt(&mut self, superblock: &Superblock, generations: Vec<u64>, written: u64) {
         // Record numbers go on across flashes, so waiters of the former journal stay right; block
         // numbers start as the new superblock says.
         assert!(self.pending.is_empty() && !self.has_blocks(), "the former journal has ended");
@@ -156,7 +157,7 @@ impl Journal {
         (self.writing_first, self.next_sequence) = (first, first);
         (self.tail, self.durable_tail) = (first, first);
         (self.uncertain, self.syncing_through) = (first, first);
-        self.superblock = superblock;
+        self.superblock = *superblock;
         self.checkpoints = Checkpoints::new(generations);
         self.sealed = self.durable;
         self.written_before_bytes = written;
@@ -166,10 +167,10 @@ impl Journal {
     ///
     /// # Panics
     /// If it is another flash.
-    pub(super) fn begin(&mut self, superblock: Superblock, generations: Vec<u64>) {
+    pub(super) fn begin(&mut self, superblock: &Superblock, generations: Vec<u64>) {
         let (own, given) = (self.superblock.cache, superblock.cache);
         assert_eq!(own, given, "the shard was opened on this flash");
-        self.superblock = superblock;
+        self.superblock = *superblock;
         self.checkpoints = Checkpoints::new(generations);
     }
 
@@ -200,9 +201,15 @@ impl Journal {
         self.superblock.layout.flash_bytes()
     }
 
-    /// Return the offset of the slots, in bytes.
-    pub(super) fn slots_offset_bytes(&self) -> u64 {
-        self.superblock.layout.slot_offset_bytes()
+    /// Return the offset of a slot, in bytes.
+    pub(super) fn slot_offset_bytes(&self, slot: SlotId) -> u64 {
+        self.superblock.layout.slot_place_bytes(slot.0)
+    }
+
+    /// Take over a layout with more slots. The flash durably has it, and its table has nothing about them.
+    pub(super) fn grow(&mut self, layout: &Layout) {
+        self.checkpoints.grow(layout.table_blocks);
+        self.superblock.layout = *layout;
     }
 
     /// Return the number of the next journal block.

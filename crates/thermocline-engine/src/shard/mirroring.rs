@@ -33,8 +33,7 @@ impl Shard {
         if self.mirror.is_none() {
             return Copies::Both;
         }
-        let page_bytes = u64::from(self.options.page_bytes);
-        Copies::One(home(self.journal.slots_offset_bytes() + u64::from(slot.0) * page_bytes))
+        Copies::One(home(self.journal.slot_offset_bytes(slot)))
     }
 
     /// Return `true` if wrong bytes in a slot are no damage: only a device that is gone had them.

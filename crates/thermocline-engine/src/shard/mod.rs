@@ -20,6 +20,7 @@ mod exchange;
 mod fault;
 mod figures;
 mod flush;
+mod growth;
 mod hold;
 mod hosts;
 mod invariants;
@@ -198,7 +199,7 @@ impl Shard {
         options.check()?;
         let layout = Layout::new(options.slots(), options.page_bytes);
         let superblock = Superblock::first(Uuid::nil(), layout, options.size_bytes());
-        Self::build(options, &Flash::empty(superblock))
+        Self::build(options, &Flash::empty(&superblock))
     }
 
     /// Create an engine over a backing store and a flash, as [`Flash::recover`] or
@@ -270,9 +271,9 @@ impl Shard {
             write_hold: WriteHold::default(),
             counters: Counters::default(),
             requests: Requests::default(),
-            outbox: Outbox::default(),
+            outbox: Outbox::of(&flash.superblock.layout),
             in_flight: Slab::new(),
-            journal: Journal::new(flash.superblock, flash.generations.clone()),
+            journal: Journal::new(&flash.superblock, flash.generations.clone()),
             disk_syncs: DiskSyncs::default(),
             waiters: Waiters::default(),
             metadata: Metadata::new(metadata),

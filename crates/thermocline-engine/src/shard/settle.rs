@@ -320,9 +320,12 @@ impl Shard {
         };
         transfers.count(first.kind, run.iter().map(|transfer| (transfer.purpose, page_bytes)));
         let offset_bytes = match first.device {
-            Device::Flash => self.journal.slots_offset_bytes(),
-            Device::Backing => 0,
-        } + first.position * page_bytes;
+            Device::Flash => {
+                let slot = u32::try_from(first.position).expect("slots have 32-bit numbers");
+                self.journal.slot_offset_bytes(SlotId(slot))
+            }
+            Device::Backing => first.position * page_bytes,
+        };
         let frames = run.iter().map(|transfer| transfer.frame).collect();
         let id = self.start(InFlight::Run(run));
         let parts = OperationParts {

@@ -21,6 +21,7 @@ use crate::memory::Frames;
 use crate::offline::{Check, Contents};
 use crate::recovery::{self, Flash, FlashError};
 use crate::shard_map::{ShardMap, Share};
+use crate::sharding::Extension;
 use crate::storage::{Section, Storage};
 
 /// Regions begin at multiples of this.
@@ -65,7 +66,7 @@ impl FlashSet {
                 ..Superblock::first(share.identity(cache), layout, backing_bytes)
             };
             let range = region_range(&layout, &map, share.index.into());
-            flashes.push(Flash::set_up(&mut Section::new(storage, range), superblock)?);
+            flashes.push(Flash::set_up(&mut Section::new(storage, range), &superblock)?);
         }
         flashes.reverse();
         Ok(Self { flashes })
@@ -85,7 +86,7 @@ impl FlashSet {
             let found = flash.superblock();
             let is_of_set = found.share == share
                 && found.owner() == first.owner()
-                && found.layout == first.layout;
+                && found.layout.is_like(&first.layout);
             if !is_of_set {
                 return Err(FlashError::Mixed { index: share.index });
             }
@@ -106,6 +107,13 @@ impl FlashSet {
     pub fn adapt(&mut self, begin: &Begin) {
         for flash in &mut self.flashes {
             flash.adapt(begin);
+        }
+    }
+
+    /// Take over the slots of an extension that was applied.
+    pub fn grow(&mut self, extension: &Extension) {
+        for (flash, layout) in self.flashes.iter_mut().zip(extension.layouts()) {
+            flash.grow(&layout);
         }
     }
 
@@ -133,10 +141,11 @@ impl FlashSet {
         &self.flashes
     }
 
-    /// Return the range of a region, in bytes.
+    /// Return the range of the flash in which the addresses of a region are, in bytes. It has no end, because
+    /// annexes may be anywhere.
     pub fn range(&self, shard: usize) -> Range<u64> {
         let Superblock { layout, share, .. } = self.superblock();
-        region_range(layout, &share.map, shard)
+        region_range(layout, &share.map, shard).start..u64::MAX
     }
 
     /// Return the flash of one shard.
@@ -318,13 +327,18 @@ pub(crate) fn region_range(layout: &Layout, map: &ShardMap, shard: usize) -> Ran
     start..start + bytes
 }
 
-/// Return the region of a shard on the flash with that first superblock.
-fn region<'a>(storage: &'a mut dyn Storage, first: &Superblock, shard: usize) -> Section<'a> {
-    Section::new(storage, region_range(&first.layout, &first.share.map, shard))
+/// Return the region of a shard on the flash with that first superblock, and all after it, where annexes are.
+pub(super) fn region<'a>(
+    storage: &'a mut dyn Storage,
+    first: &Superblock,
+    shard: usize,
+) -> Section<'a> {
+    let start = region_range(&first.layout, &first.share.map, shard).start;
+    Section::new(storage, start..u64::MAX)
 }
 
 /// Says which region an error is about, if there are several.
-fn in_region(error: FlashError, share: Share) -> FlashError {
+pub(super) fn in_region(error: FlashError, share: Share) -> FlashError {
     if share.is_whole() {
         return error;
     }

@@ -7,14 +7,17 @@
 //! * [`Spanning`] cuts a request into parts for the shards, and joins what they answer.
 //! * [`FlashSet`] is a flash of several regions: each has a superblock, a journal and a table as the
 //!   flash of one shard, and says which of how many it is.
+//! * [`Extension`] gives such a flash more slots.
 //! * [`FoundSet`] decides what a start does with all regions: they have one note and one epoch.
 //! * [`SharedSyncs`] are syncs of a device that several shards write to.
 
+mod extension;
 mod flash_set;
 mod parts;
 mod start;
 mod syncs;
 
+pub use self::extension::Extension;
 pub use self::flash_set::FlashSet;
 pub(crate) use self::flash_set::region_range;
 pub use self::parts::{Part, Spanning};

@@ -21,6 +21,9 @@ use crate::faults::{Faults, Outage};
 use crate::mirror::Mirrored;
 use crate::witness::Witness;
 
+/// Greatest size of an annex.
+const ANNEX_BYTES: u64 = 3 << 20;
+
 /// Both devices, and the operations in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Devices {
@@ -53,6 +56,8 @@ pub(crate) struct Devices {
     pub(crate) next_sync_fails: bool,
     /// Pages of flash that were damaged so far.
     pub(crate) damages: u64,
+    /// Bytes at the end of the flash that nothing uses.
+    pub(crate) unused_bytes: u64,
     /// The size that the flash says it has, if that is not its real one.
     pub(crate) flash_bytes: Option<u64>,
 }
@@ -68,17 +73,44 @@ pub(crate) struct Region {
     pub(crate) lost: Vec<(usize, Vec<u8>)>,
     /// Metadata blocks that are wrong, and what they should be.
     pub(crate) damaged_blocks: Vec<(usize, Vec<u8>)>,
+    /// Ranges of annexes in bytes from the beginning of the region, modulo 2^64, and where they are in the
+    /// simulated part.
+    annexes: Vec<(Range<u64>, usize)>,
 }
 
 impl Region {
-    fn new(layout: Layout) -> Self {
+    fn new(layout: &Layout) -> Self {
         Self {
             disk: Disk::new(layout.flash_bytes() as usize, 512),
             witness: Witness::new(layout),
             unreadable: BTreeSet::new(),
             lost: vec![],
             damaged_blocks: vec![],
+            annexes: vec![],
         }
+    }
+
+    /// Return the place in the simulated part.
+    fn local(&self, offset_bytes: u64) -> usize {
+        let annex = self.annexes.iter().find(|(range, _)| range.contains(&offset_bytes));
+        let place =
+            |(range, local): &(Range<u64>, usize)| local + (offset_bytes - range.start) as usize;
+        annex.map_or(offset_bytes as usize, place)
+    }
+
+    /// Add room for an annex, which holds the bytes of something else.
+    pub(crate) fn add_annex(&mut self, range: &Range<u64>, random: &mut SplitMix64) {
+        assert!(range.end - range.start <= ANNEX_BYTES, "annexes are small");
+        // Room that a growth did not get to use is used by the next one.
+        if let Some((known, _)) = self.annexes.iter_mut().find(|it| it.0.start == range.start) {
+            known.end = range.end;
+            return;
+        }
+        let (local, bytes) = (self.disk.now.len(), ANNEX_BYTES as usize);
+        self.disk.grow(bytes);
+        self.annexes.push((range.clone(), local));
+        let drawn = random.bits() as u8;
+        self.disk.spoil(local..local + bytes, |byte| *byte = drawn);
     }
 
     /// Make blocks readable again that a write covers.
@@ -143,7 +175,7 @@ impl Devices {
         seed: u64,
     ) -> Self {
         Self {
-            regions: (0..map.shards()).map(|_| Region::new(layout)).collect(),
+            regions: (0..map.shards()).map(|_| Region::new(&layout)).collect(),
             backing: Disk::new(backing, backing_atom),
             first_bytes: 0,
             in_flight: vec![],
@@ -161,14 +193,26 @@ impl Devices {
             outage: None,
             next_sync_fails: false,
             damages: 0,
+            unused_bytes: 0,
             flash_bytes: None,
         }
     }
 
     /// Return the position at which an operation begins in the simulated part of its device.
-    pub(crate) fn start_of(&self, operation: &Operation) -> usize {
-        let moves = operation.device == Device::Backing && operation.kind != OperationKind::Sync;
-        (operation.offset_bytes - if moves { self.first_bytes } else { 0 }) as usize
+    pub(crate) fn start_of(&self, region: Option<usize>, operation: &Operation) -> usize {
+        match (operation.device, operation.kind) {
+            (_, OperationKind::Sync) => 0,
+            (Device::Backing, _) => (operation.offset_bytes - self.first_bytes) as usize,
+            (Device::Flash, _) => {
+                let region = region.expect("only syncs are nobody's");
+                self.regions[region].local(operation.offset_bytes)
+            }
+        }
+    }
+
+    /// Return the layout with which the flash was set up.
+    pub(crate) fn layout(&self) -> Layout {
+        self.regions[0].witness.layout()
     }
 
     /// Return the disk that an operation of a shard is on.
@@ -316,7 +360,7 @@ impl Devices {
     }
 
     /// Return the region that an operation of a shard is on.
-    fn region_of(&self, flying: &Flying) -> Option<usize> {
+    pub(crate) fn region_of(&self, flying: &Flying) -> Option<usize> {
         flying.shard.map(|shard| flying.unit * self.shards + shard)
     }
 
@@ -382,7 +426,7 @@ impl Devices {
         let Flying { shard, operation, started, bytes, is_dropped, unit, .. } = flying;
         let frames = || frames(shard.expect("only syncs are nobody's"));
         let (time, device) = (self.time, operation.device);
-        let start = self.start_of(&operation);
+        let start = self.start_of(region, &operation);
         let end = start + operation.length_bytes as usize;
         match operation.kind {
             OperationKind::Write | OperationKind::Zero => {
@@ -445,8 +489,9 @@ impl Devices {
         self.undo_double_faults();
         self.backing.show_what_it_has();
         for flying in std::mem::take(&mut self.in_flight) {
+            let region = self.region_of(&flying);
             let Flying { shard, operation, bytes, is_refused, .. } = flying;
-            let start = self.start_of(&operation);
+            let start = self.start_of(region, &operation);
             if operation.kind == OperationKind::Discard {
                 let end = start + operation.length_bytes as usize;
                 self.discard(start..end);
@@ -483,10 +528,11 @@ impl Devices {
         self.regions[region].disk.is_unsynced(&range)
             || self.in_flight.iter().any(|flying| {
                 let operation = &flying.operation;
-                let start = operation.offset_bytes as usize;
-                operation.device == Device::Flash
-                    && flying.shard == Some(region)
-                    && is_write(operation.kind)
+                if operation.device != Device::Flash || flying.shard != Some(region) {
+                    return false;
+                }
+                let start = self.start_of(Some(region), operation);
+                is_write(operation.kind)
                     && start < range.end
                     && range.start < start + operation.length_bytes as usize
             })
@@ -496,7 +542,7 @@ impl Devices {
     pub(crate) fn crash(&mut self) {
         self.undo_double_faults();
         for flying in std::mem::take(&mut self.in_flight) {
-            let start = self.start_of(&flying.operation);
+            let start = self.start_of(self.region_of(&flying), &flying.operation);
             let time = self.time;
             if flying.operation.kind == OperationKind::Discard {
                 let end = start + flying.operation.length_bytes as usize;
@@ -519,16 +565,29 @@ impl Devices {
 
     /// Return the distance from one region of the flash to the next, in bytes.
     pub(crate) fn region_bytes(&self) -> u64 {
-        let bytes = self.regions[0].disk.now.len() as u64;
+        let bytes = self.layout().flash_bytes();
         if self.shards == 1 { bytes } else { bytes.next_multiple_of(1 << 20) }
     }
 
     fn whole_flash_bytes(&self) -> u64 {
-        self.region_bytes() * self.shards as u64
+        let regions = (0..).zip(&self.regions);
+        let ends = regions.flat_map(|(number, region)| {
+            let start = number * self.region_bytes();
+            region.annexes.iter().map(move |(range, _)| start.wrapping_add(range.end))
+        });
+        // Those that lie before the first region need no room behind it.
+        let behind = ends.filter(|end| *end < 1 << 63).max().unwrap_or(0);
+        behind.max(self.region_bytes() * self.shards as u64) + self.unused_bytes
+    }
+
+    /// Add room for an annex of a region, at a place on the flash.
+    pub(crate) fn add_annex(&mut self, region: usize, range: &Range<u64>) {
+        let mut random = SplitMix64::new(self.random.bits());
+        self.regions[region].add_annex(range, &mut random);
     }
 
     /// Replace the flash that failed by another.
-    pub(crate) fn replace_flash(&mut self, layout: Layout) {
+    pub(crate) fn replace_flash(&mut self, layout: &Layout) {
         self.regions.fill_with(|| Region::new(layout));
         self.outage = None;
         self.faults.flash_gone = false;
@@ -541,8 +600,8 @@ impl Devices {
 
     /// Make blocks of the flash readable again that a write covers.
     fn make_readable(&mut self, shard: Option<usize>, operation: &Operation) {
-        let start = operation.offset_bytes as usize;
         if operation.device == Device::Flash {
+            let start = self.start_of(shard, operation);
             self.region(shard).make_readable(&(start..start + operation.length_bytes as usize));
         }
     }
@@ -584,7 +643,14 @@ impl FlashStorage {
     fn place(&self, offset_bytes: u64) -> (usize, usize) {
         let devices = self.0.borrow();
         let region_bytes = devices.region_bytes();
-        ((offset_bytes / region_bytes) as usize, (offset_bytes % region_bytes) as usize)
+        for (number, region) in (0..).zip(&devices.regions) {
+            let offset_bytes = offset_bytes.wrapping_sub(number * region_bytes);
+            if region.annexes.iter().any(|(range, _)| range.contains(&offset_bytes)) {
+                return (number as usize, region.local(offset_bytes));
+            }
+        }
+        let region = (offset_bytes / region_bytes).min(devices.shards as u64 - 1);
+        (region as usize, (offset_bytes - region * region_bytes) as usize)
     }
 
     fn step(&self, kind: OperationKind, start: usize) -> io::Result<RefMut<'_, Devices>> {

@@ -143,7 +143,7 @@ impl World {
     /// it fails.
     fn new_flash(&mut self, backing_pages: u64) -> Result<Option<FlashSet>, String> {
         let layout = self.plan.layout();
-        self.devices.borrow_mut().replace_flash(layout);
+        self.devices.borrow_mut().replace_flash(&layout);
         let cache = self.new_cache();
         let mut storage = FlashStorage(Rc::clone(&self.devices));
         let (map, size_bytes) = (self.plan.map(), backing_pages * self.plan.page_bytes() as u64);

@@ -168,7 +168,7 @@ impl Devices {
 
     pub(crate) fn fails(&mut self, flying: &Flying) -> bool {
         let operation = &flying.operation;
-        let start = self.start_of(operation);
+        let start = self.start_of(self.region_of(flying), operation);
         if self.is_out(operation.device, operation.kind, start) {
             return true;
         }
@@ -190,7 +190,7 @@ impl Devices {
 
     fn is_unreadable(&mut self, flying: &Flying) -> bool {
         let operation = &flying.operation;
-        let start = operation.offset_bytes as usize;
+        let start = self.start_of(self.region_of(flying), operation);
         let end = start + operation.length_bytes as usize;
         operation.kind == OperationKind::Read
             && self.region(flying.shard).unreadable.range(start..end).next().is_some()

@@ -1,9 +1,10 @@
-//! A backing store that grows while the engine serves, as `serve` takes it over: first the store has its new
-//! size durably, then the flash knows it, then the shards serve it.
+//! A backing store and a flash that grow while the engine serves, as `serve` takes it over: first the store has
+//! its new size durably, then the flash knows it, then the shards serve it. The flash has its new slots durably
+//! before the shards use them.
 
 use std::rc::Rc;
 
-use thermocline_engine::{FlashSet, Uuid};
+use thermocline_engine::{Extension, FlashError, FlashSet, Options, Uuid};
 
 use crate::devices::FlashStorage;
 use crate::exchange::Exchange;
@@ -41,5 +42,92 @@ impl World {
         }
         let mut shards = self.shards.each();
         shards.try_for_each(|shard| shard.grow_backing(pages)).map_err(|error| error.to_string())
+    }
+
+    /// Grows the flash by a draw, or tries again what failed.
+    pub(crate) fn grow_flash(&mut self) -> Result<(), String> {
+        let is_ready =
+            self.unverified.is_empty() && matches!(self.exchange, Exchange::Idle) && !self.is_early;
+        if !is_ready || !self.is_flash_named() || self.below(40) > 0 {
+            return Ok(());
+        }
+        let pages = self.drawn_flash_pages();
+        let options = Options { flash_pages: pages, ..self.plan.options.clone() };
+        let each = options.of_shards(self.plan.map()).map_err(|error| error.to_string())?;
+        let fits = self.shards.each().zip(&each).all(|(shard, options)| {
+            let slots = shard.slots_for(options.flash_pages);
+            slots.is_ok()
+        });
+        if !fits {
+            return Ok(());
+        }
+        match self.extend(each[0].slots(), Some(self.owner)) {
+            Ok(Some(extension)) => {
+                self.plan.options.flash_pages = pages;
+                let layouts = extension.layouts();
+                let mut shards = self.shards.each().zip(each).zip(&layouts);
+                let grown = shards.try_for_each(|((shard, options), layout)| {
+                    shard.grow_flash(options.flash_pages, layout)
+                });
+                grown.map_err(|error| error.to_string())
+            }
+            Ok(None) => Ok(()),
+            Err(_) if self.devices.borrow().is_excused() => Ok(()),
+            Err(error) => Err(format!("growth of the flash: {error}")),
+        }
+    }
+
+    /// Grows the flash before a start, by a draw. Returns `true` if the power is still on.
+    pub(crate) fn grow_flash_at_rest(
+        &mut self,
+        options: &Options,
+        flash: &mut FlashSet,
+    ) -> Result<bool, String> {
+        if self.below(4) > 0 {
+            return Ok(true);
+        }
+        let options = Options { flash_pages: self.drawn_flash_pages(), ..options.clone() };
+        let each = options.of_shards(self.plan.map()).map_err(|error| error.to_string())?;
+        match self.extend(each[0].slots(), None) {
+            Ok(Some(extension)) => flash.grow(&extension),
+            Ok(None) => {}
+            Err(_) if self.devices.borrow().is_excused() => return Ok(false),
+            Err(error) => return Err(format!("growth at a start: {error}")),
+        }
+        Ok(true)
+    }
+
+    fn drawn_flash_pages(&mut self) -> u32 {
+        self.plan.options.flash_pages + self.below(9) as u32
+    }
+
+    /// Gives each region that many slots, durably; `None` if the flash has grown too often.
+    fn extend(
+        &mut self,
+        slots: u32,
+        running: Option<(Uuid, u64)>,
+    ) -> Result<Option<Extension>, FlashError> {
+        let mut storage = FlashStorage(Rc::clone(&self.devices));
+        // Often so many that they have blocks of the table of their own.
+        let more = if self.below(3) == 0 { 150 + self.below(150) as u32 } else { 0 };
+        let slots = slots + if self.plan.page_bytes() == 4096 { more } else { 0 };
+        let mut extension = match Extension::plan(&mut storage, slots, running) {
+            Err(FlashError::CannotGrow) => return Ok(None),
+            planned => planned?,
+        };
+        // Behind all else, or before the first region, as where other volumes were.
+        let behind = extension.flash_bytes() - extension.bytes();
+        let starts = extension.used().into_iter().map(|range| range.start);
+        let lowest = starts.filter(|start| *start >= 1 << 63).min().unwrap_or(0);
+        let before = lowest.wrapping_sub(extension.bytes());
+        let start_bytes = if self.plan.seed.is_multiple_of(2) { behind } else { before };
+        extension.place(start_bytes);
+        for (region, range) in extension.new_annexes().enumerate() {
+            if let Some(range) = range {
+                self.devices.borrow_mut().add_annex(region, &range);
+            }
+        }
+        extension.apply(&mut storage)?;
+        Ok(Some(extension))
     }
 }

@@ -49,7 +49,7 @@ const SEEDS: u64 = 300;
 /// Number of crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind {
         name: "what_was_durable_survives_every_crash",
         plan: Plan::crashes,
@@ -89,6 +89,12 @@ const KINDS: [Kind; 14] = [
     Kind {
         name: "a_backing_store_that_grows_loses_nothing",
         plan: Plan::grows,
+        run: World::run,
+        part: 1,
+    },
+    Kind {
+        name: "a_flash_that_grows_loses_nothing",
+        plan: Plan::grows_flash,
         run: World::run,
         part: 1,
     },
@@ -185,6 +191,11 @@ fn commands_about_ranges_lose_nothing() {
 #[test]
 fn a_backing_store_that_grows_loses_nothing() {
     run("a_backing_store_that_grows_loses_nothing");
+}
+
+#[test]
+fn a_flash_that_grows_loses_nothing() {
+    run("a_flash_that_grows_loses_nothing");
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) ranges: bool,
     /// `true` if the backing store begins smaller, and grows while the engine serves.
     pub(crate) grows: bool,
+    /// `true` if the flash grows while the engine serves, and when it starts.
+    pub(crate) grows_flash: bool,
     /// Blocks of the journal's region.
     pub(crate) journal_blocks: u32,
     /// Shards, and pages of their extents.
@@ -88,7 +90,7 @@ impl Plan {
         options.flash_write_budget_gib_per_day =
             [None, None, None, Some(0.000_01), Some(0.0005), Some(0.005)][below(6) as usize];
         let (loses_flash, kills, resizes) = (false, false, true);
-        let (exchanges, ranges, grows) = (false, false, false);
+        let (exchanges, ranges, grows, grows_flash) = (false, false, false, false);
         Self {
             seed,
             crashes: 4,
@@ -100,6 +102,7 @@ impl Plan {
             exchanges,
             ranges,
             grows,
+            grows_flash,
             journal_blocks,
             shards,
             extent_pages,
@@ -209,6 +212,15 @@ impl Plan {
         plan.first_page = plan.first_page / FAR_PAGES * FAR_PAGES;
         // Each shard has an extent at least.
         plan.options.backing_pages = plan.first_page + 16 + seed % 20;
+        plan
+    }
+
+    /// Let the flash grow while the engine serves and when it starts, with each kind of fault.
+    pub(crate) fn grows_flash(seed: u64) -> Self {
+        let exchanges = seed % 3 == 2;
+        let mut plan = Self { exchanges, grows_flash: true, ..Self::exchanges(seed) };
+        // Little at first, so that most slots are new ones.
+        plan.options.flash_pages = u32::from(plan.shards.get()).max(1 + (seed % 8) as u32);
         plan
     }
 

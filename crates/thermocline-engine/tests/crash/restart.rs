@@ -129,7 +129,7 @@ impl World {
 
     /// Ends the run of the devices, and finds out what the flash holds.
     fn recover(&mut self, options: &Options) -> Result<FlashSet, String> {
-        let layout = self.plan.layout();
+        let layout = self.devices.borrow().layout();
         let table = layout.table_range();
         let table_range = table.start as usize..table.end as usize;
         // A power failure that tears one copy and damage to the other would be two faults at once.
@@ -192,6 +192,9 @@ impl World {
             Ok(flash) => flash,
             Err(error) => return Ok(Err(error)),
         };
+        if self.plan.grows_flash && !self.grow_flash_at_rest(options, &mut flash)? {
+            return Ok(Err(FlashError::from(std::io::Error::other("the power failed"))));
+        }
         // The backing store may have grown when the power failed, and some regions may not know; and a start
         // that was cut off may have begun an epoch in some.
         let backing_bytes = Some(options.size_bytes());
@@ -238,7 +241,7 @@ impl World {
         self.unverified = (0..self.plan.pages()).collect();
         self.devices.borrow_mut().crash();
         let layout = self.plan.layout();
-        self.devices.borrow_mut().replace_flash(layout);
+        self.devices.borrow_mut().replace_flash(&layout);
         let options = self.plan.options.clone();
         let cache = self.new_cache();
         let mut storage = FlashStorage(Rc::clone(&self.devices));
@@ -251,11 +254,10 @@ impl World {
     /// Check that a start refuses a flash that became smaller, and takes one that became larger.
     fn resize_flash(&mut self) -> Result<(), String> {
         if self.below(2) == 0 {
-            let mut devices = self.devices.borrow_mut();
-            devices.regions.last_mut().unwrap().disk.grow(4096);
+            self.devices.borrow_mut().unused_bytes += 4096;
             return Ok(());
         }
-        let (layout, map) = (self.plan.layout(), self.plan.map());
+        let (layout, map) = (self.devices.borrow().layout(), self.plan.map());
         let former_regions =
             FlashSet::bytes(&layout, &map) / map.shards() as u64 * (map.shards() as u64 - 1);
         let bytes = former_regions + layout.flash_bytes();

@@ -226,7 +226,7 @@ impl Starts {
 
     /// Serve the backing store without its flash, if the note allows that.
     fn serve_alone(&mut self) -> Result<(), String> {
-        let found = self.found(FoundFlash::None, vec![]);
+        let found = self.found(&FoundFlash::None, vec![]);
         let Ok(plan) = found.plan(Intent::Serve) else { return Ok(()) };
         // From here on the note may say that the flash is too old.
         self.tampered = Tampered::ServedAlone;
@@ -297,7 +297,7 @@ impl Starts {
             Err(_) if intent == Intent::ForceInit => (FoundFlash::Foreign, vec![], None),
             Err(error) => return Ok(Tried::Refused(error.to_string())),
         };
-        let mut found = self.found(flash, regions);
+        let mut found = self.found(&flash, regions);
         if let Some((cache, size_bytes)) = found.sample() {
             found.found.backing = Some(self.fingerprint(cache, size_bytes)?);
         }
@@ -377,7 +377,7 @@ impl Starts {
     fn set_up(&mut self, cache: Uuid) -> Result<Option<FlashSet>, String> {
         let (layout, map) = (self.world.plan.layout(), self.world.plan.map());
         for region in &mut self.world.devices.borrow_mut().regions {
-            region.witness = Witness::new(layout);
+            region.witness = Witness::new(&layout);
         }
         let size_bytes = self.backing_bytes();
         let mut storage = FlashStorage(Rc::clone(&self.world.devices));
@@ -422,12 +422,13 @@ impl Starts {
         self.world.devices.borrow_mut().crash();
     }
 
-    fn found(&mut self, flash: FoundFlash, regions: Vec<Contents>) -> FoundSet {
+    fn found(&mut self, flash: &FoundFlash, regions: Vec<Contents>) -> FoundSet {
         self.world.caches += 1;
         let seed = u128::from(self.world.plan.seed) + 1;
         let new_cache = Uuid::from_u128(seed + (self.world.caches << 64));
         let backing_bytes = self.backing_bytes();
-        let found = Found { note: self.note, flash, backing_bytes, backing: None, new_cache };
+        let (note, flash) = (self.note, *flash);
+        let found = Found { note, flash, backing_bytes, backing: None, new_cache };
         FoundSet { found, regions }
     }
 

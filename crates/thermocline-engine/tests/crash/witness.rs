@@ -43,9 +43,14 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    pub(crate) fn new(layout: Layout) -> Self {
+    pub(crate) fn new(layout: &Layout) -> Self {
         let slots = vec![None; layout.slots as usize];
-        Self { layout, slots, written: vec![], durable: vec![], uncertain: 0 }
+        Self { layout: *layout, slots, written: vec![], durable: vec![], uncertain: 0 }
+    }
+
+    /// Return the layout with which the flash was set up.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Return the number of bytes before the slots.
@@ -58,8 +63,9 @@ impl Witness {
         self.layout.page_bytes as usize
     }
 
+    /// Return the number of slots before the annexes.
     pub(crate) fn slots(&self) -> usize {
-        self.slots.len()
+        self.layout.slots as usize
     }
 
     /// Return the range of the journal.
@@ -90,6 +96,7 @@ impl Witness {
         for record in bytes[RECORDS_START..].chunks(RECORD).take(count) {
             let slot = number(record, 4, 4) as usize;
             let is_free = number(record, 20, 2) == FREE;
+            self.slots.resize(self.slots.len().max(slot + 1), None);
             self.slots[slot] = (!is_free).then(|| Recorded {
                 sequence,
                 page: number(record, 22, 2) << 32 | number(record, 0, 4),

@@ -169,6 +169,9 @@ impl World {
             if self.plan.grows {
                 self.grow()?;
             }
+            if self.plan.grows_flash {
+                self.grow_flash()?;
+            }
             self.join_device();
             self.start_operations();
             self.take_replies()?;

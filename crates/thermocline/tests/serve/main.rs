@@ -17,6 +17,7 @@ mod engine;
 mod faults;
 mod file_systems;
 mod foreign_clients;
+mod growing_flash;
 mod growth;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../../../thermocline-vhost/tests/machine/guest.rs"]

@@ -65,6 +65,11 @@ impl Checkpoints {
         Self { generations, changed: BTreeSet::new(), current: None }
     }
 
+    /// Take over a table of that many blocks, of which the new ones were never written.
+    pub(super) fn grow(&mut self, table_blocks: u32) {
+        self.generations.resize(table_blocks as usize, 0);
+    }
+
     /// Note that a record about the slot is durable.
     pub(super) fn mark(&mut self, slot: u32) {
         self.changed.insert(slot / slots_per_block());

@@ -24,7 +24,7 @@ pub(super) fn part(mut file: FlashDevice, volume: Option<&str>) -> Result<FlashD
             bail!("it has several volumes: name one with --volume, of: {}", names.join(", "))
         }
     };
-    let range = directory.region(name)?;
+    let range = directory.window(name)?;
     ensure!(!directory.is_new(&mut file, name)?, "volume `{name}` holds nothing yet");
     Ok(file.region(range)?)
 }
@@ -49,7 +49,7 @@ pub(super) fn remove(
     // Whoever had the flash in between may have written to it.
     let (mut file, mut directory, is_new) = directory_of(at, name)?;
     if !is_new && !is_sure {
-        let mut region = file.region(directory.region(name)?)?;
+        let mut region = file.region(directory.window(name)?)?;
         let found = FlashSet::read(&mut region).with_context(|| {
             format!("volume `{name}` cannot be read; --yes gives up what it holds")
         })?;

@@ -61,6 +61,8 @@ enum Job {
     UseFlash(FlashDevice, PathBuf, Option<LaneSyncs>),
     /// Make durable that the backing store of a volume has grown to that many pages.
     Grow(Arc<Volume>, u64),
+    /// Give each shard of a volume that many slots on the flash.
+    Extend { volume: Arc<Volume>, slots: u32, pages: u32, share: Bytes },
 }
 
 /// A change that the thread is done with.
@@ -118,7 +120,7 @@ impl Changes {
         }
         let others = seats.iter().map(|seat| &seat.volume).chain(&self.departing);
         let mut shares: BTreeMap<&str, Shares> =
-            others.map(|volume| (&*volume.name, volume.shares)).collect();
+            others.map(|volume| (&*volume.name, volume.shares())).collect();
         shares.extend(self.pending.iter().map(|(name, shares)| (&**name, *shares)));
         let moving = self.sharing.as_ref().map_or(Bytes(0), |sharing| sharing.total);
         // No volume is without a name.
@@ -162,7 +164,24 @@ impl Changes {
     /// # Errors
     /// If the thread has died.
     pub(super) fn grow(&mut self, volume: &Arc<Volume>, pages: u64) -> Result<()> {
-        self.send(Job::Grow(Arc::clone(volume), pages), &volume.name, volume.shares)
+        self.send(Job::Grow(Arc::clone(volume), pages), &volume.name, volume.shares())
+    }
+
+    /// Begin to give each shard of a volume that many slots on the flash, and its policy that many pages; they
+    /// are this share of the flash.
+    ///
+    /// # Errors
+    /// If the thread has died.
+    pub(super) fn extend(
+        &mut self,
+        volume: &Arc<Volume>,
+        slots: u32,
+        pages: u32,
+        share: Bytes,
+    ) -> Result<()> {
+        let [ram, _] = volume.shares();
+        let job = Job::Extend { volume: Arc::clone(volume), slots, pages, share };
+        self.send(job, &volume.name, [ram, share])
     }
 
     /// Return `true` while a volume comes, goes or grows.
@@ -194,7 +213,7 @@ impl Changes {
             match engines {
                 Some(engines) => {
                     let job = Job::Remove(Arc::clone(&volume), engines);
-                    if let Err(error) = self.send(job, &volume.name, volume.shares) {
+                    if let Err(error) = self.send(job, &volume.name, volume.shares()) {
                         error!(%error, "cannot leave the volume's devices");
                     }
                 }
@@ -293,6 +312,17 @@ impl Shared {
                     if let Err(error) = volume.make_growth_durable(pages) {
                         let error = format!("{error:#}");
                         error!(error, "the backing store has grown, but the volume keeps its size");
+                    }
+                    (volume.name.clone(), vec![])
+                }
+                Job::Extend { volume, slots, pages, share } => {
+                    let _span = volume.span.enter();
+                    if let Err(error) = volume.extend_flash(&self.flash, (slots, pages), share) {
+                        let error = format!("{error:#}");
+                        error!(
+                            error,
+                            "the flash does not grow, and the policy keeps its pages of it"
+                        );
                     }
                     (volume.name.clone(), vec![])
                 }

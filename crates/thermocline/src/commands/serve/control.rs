@@ -304,7 +304,7 @@ impl Control {
         let volumes = served.all();
         let volumes: Vec<_> = volumes.iter().filter(|volume| volume.has_flash).collect();
         let prepared = if volumes.iter().any(|volume| volume.growth.is_busy()) {
-            Err(anyhow!("the backing store is growing: try again in a moment"))
+            Err(anyhow!("the backing store or the flash is growing: try again in a moment"))
         } else {
             let sizes = volumes.iter().map(|it| (it.name.clone(), it.growth.served_bytes()));
             let (backing_bytes, in_use) = (sizes.collect(), in_use.as_deref());

@@ -21,6 +21,7 @@ use tracing::{error, info};
 use super::Service;
 use super::changes::Changes;
 use super::control::Control;
+use super::flash_growth::FlashGrowth;
 use super::volume::{Seat, Volume};
 
 /// The size of a volume, for all its threads. Sizes are in pages.
@@ -35,11 +36,18 @@ pub(super) struct Growth {
     pages: AtomicU64,
     /// Per thread: the size that its shard serves.
     served_pages: Vec<AtomicU64>,
+    /// The size of the flash.
+    pub(super) flash: FlashGrowth,
 }
 
 impl Growth {
     /// Create the state of a volume that does not grow yet.
-    pub(super) fn new(backing: Option<DeviceFile>, shard: &Shard, threads: usize) -> Self {
+    pub(super) fn new(
+        backing: Option<DeviceFile>,
+        flash: FlashGrowth,
+        shard: &Shard,
+        threads: usize,
+    ) -> Self {
         let pages = shard.options().backing_pages;
         Self {
             backing,
@@ -47,6 +55,7 @@ impl Growth {
             is_preparing: AtomicBool::new(false),
             pages: AtomicU64::new(pages),
             served_pages: (0..threads).map(|_| AtomicU64::new(pages)).collect(),
+            flash,
         }
     }
 
@@ -61,9 +70,10 @@ impl Growth {
         self.served_pages() * self.page_bytes
     }
 
-    /// Return `true` while the volume grows.
+    /// Return `true` while the volume or its flash grows.
     pub(super) fn is_busy(&self) -> bool {
-        self.is_preparing.load(Ordering::SeqCst)
+        self.flash.is_busy()
+            || self.is_preparing.load(Ordering::SeqCst)
             || self.served_pages() < self.pages.load(Ordering::SeqCst)
     }
 

@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use thermocline_engine::driver::flash::FlashDevice;
-use thermocline_engine::{End, FlashSet, Shard, SideFile, SideFileError, Uuid, WriteHold};
+use thermocline_engine::{
+    End, Extension, FlashSet, Layout, Shard, SideFile, SideFileError, Uuid, WriteHold,
+};
 use thermocline_nbd::server::Handle;
 use tracing::{Span, error, info, warn};
 
@@ -296,6 +298,29 @@ impl Note {
         }
         self.backing_bytes.store(backing_bytes, Ordering::Release);
         Ok(())
+    }
+
+    /// Gives each region of the flash that many slots, durably, before a shard uses one. `place` finds room for
+    /// them. Returns the layout of each region.
+    ///
+    /// # Errors
+    /// If the flash fails, or has no room, or its epoch has not begun.
+    pub(super) fn extend_flash(
+        &self,
+        slots: u32,
+        place: impl FnOnce(&mut FlashDevice, &mut Extension) -> Result<()>,
+    ) -> Result<Vec<Layout>> {
+        let known = self.lock();
+        let KnownFlash::Used(flash) = &known.flash else { bail!("the flash is not in use") };
+        ensure!(known.has_begun, "the server has just started: read the configuration again");
+        let owner = (known.running.cache, known.running.epoch);
+        let mut flash = flash.reopen()?;
+        let mut extension = Extension::plan(&mut flash, slots, Some(owner))?;
+        if extension.bytes() > 0 {
+            place(&mut flash, &mut extension)?;
+        }
+        extension.apply(&mut flash)?;
+        Ok(extension.layouts())
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

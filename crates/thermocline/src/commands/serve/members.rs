@@ -83,6 +83,7 @@ impl Member {
                 seat.take_news(*number, exports.service_mut(seat.place));
                 seat.grow(exports, *number);
                 seat.exchange(exports.service_mut(seat.place), *number);
+                seat.resize_flash(exports, *number);
                 let clients = serving.clients(&own, exports, seat.place);
                 seat.post(exports.service_mut(seat.place), clients);
                 true
@@ -128,6 +129,7 @@ impl Member {
                 if stays {
                     seat.grow(exports, 0);
                     seat.exchange(exports.service_mut(seat.place), 0);
+                    seat.resize_flash(exports, 0);
                     let clients = serving.clients(&own, exports, seat.place);
                     seat.post(exports.service_mut(seat.place), clients);
                 }

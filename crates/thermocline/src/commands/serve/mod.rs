@@ -13,6 +13,8 @@ mod ending;
 mod epoch;
 mod exposition;
 pub(crate) mod faults;
+mod flash_growth;
+mod flash_room;
 mod growth;
 mod history;
 mod http;

@@ -12,18 +12,18 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::driver::joint::JointSyncs;
 use thermocline_engine::{
-    Asked, Device, Engine, Fingerprint, Flash, FlashError, FlashSet, Noted, OpenError, Operation,
-    Options, Plan, Shard, SideFile, Step, Storage, Uuid,
+    Asked, Device, Engine, Fingerprint, FlashError, FlashSet, Noted, OpenError, Operation, Options,
+    Plan, Shard, SideFile, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
 
 use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{
-    AnyDriver, drive_files, drive_nbd, initialise, lock, lock_flash, options, set_bytes,
-    with_others,
+    AnyDriver, drive_files, drive_nbd, lock, lock_flash, options, set_bytes, with_others,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
+use super::flash_room::Coming;
 use super::kept_note::Note;
 use super::mirrored::{Pair, Wanted};
 use super::pins::PinFile;
@@ -78,6 +78,8 @@ struct Planned<'a> {
     store: Store<'a>,
     flash: Option<FlashSet>,
     plan: Plan,
+    /// `true` if the flash has too few slots, and gets more.
+    is_to_grow: bool,
 }
 
 /// Opens the devices of all volumes, and recovers what the flash holds. Returns the flash for volumes that
@@ -136,7 +138,11 @@ pub(crate) fn open(
     // Volumes that come later write to it, too.
     let is_shared = volumes.are_named() || volumes.shared().shards.get() > 1;
     let path = volumes.each().iter().find_map(|config| config.flash.as_ref());
-    let mut shared = SharedFlash::start(flash, path.map(|flash| flash.path.clone()), is_shared)?;
+    let mut shared = SharedFlash::start(
+        flash,
+        path.map(|flash| flash.path.clone()),
+        (is_shared, volumes.are_named()),
+    )?;
     shared.members = pair.map(|pair| pair.into_members(shared.syncs_for(true))).transpose()?;
     let mut opened = vec![];
     for planned in planned {
@@ -315,11 +321,11 @@ impl<'a> Store<'a> {
     /// Decide what is to be done with what is found. Nothing is changed.
     fn plan(
         mut self,
-        flash: Option<&FlashDevice>,
+        device: Option<&FlashDevice>,
         region: Option<&Region>,
         force_init: bool,
     ) -> Result<Planned<'a>> {
-        let read = match (flash.filter(|_| self.has_flash()), region) {
+        let read = match (device.filter(|_| self.has_flash()), region) {
             (None, _) => Ok(None),
             (Some(_), Some(region)) if region.is_new() => Err(FlashError::Empty),
             (Some(flash), region) => FlashSet::read(&mut part_of(flash, region)?).map(Some),
@@ -335,22 +341,29 @@ impl<'a> Store<'a> {
         let of_device = || if self.has_flash() { self.in_flash() } else { in_backing(&self.place) };
         let plan = start::plan(&found, force_init).with_context(of_device)?;
         // Nothing is changed before it is known that the options fit the flash.
+        let mut is_to_grow = false;
         if let (Some(found), Some(begin)) = (&mut flash, plan.begin()) {
             found.adapt(&begin);
-            let mut regions = self.each.iter().zip(found.flashes());
-            regions
-                .try_for_each(|(options, flash)| Shard::check_open(options, flash))
-                .map_err(|error| remedied(error, region))
-                .with_context(|| self.in_flash())?;
+            let may_grow = device.is_some_and(|device| device.mirror().is_none());
+            for (options, flash) in self.each.iter().zip(found.flashes()) {
+                match Shard::check_open(options, flash) {
+                    Err(OpenError::Flash(FlashError::TooFewSlots { .. })) if may_grow => {
+                        is_to_grow = true;
+                    }
+                    checked => checked
+                        .map_err(|error| remedied(error, region))
+                        .with_context(|| self.in_flash())?,
+                }
+            }
         }
-        Ok(Planned { store: self, flash, plan })
+        Ok(Planned { store: self, flash, plan, is_to_grow })
     }
 }
 
 impl Planned<'_> {
     /// Take the steps that come before the first request.
     fn open(self, shared: &SharedFlash, region: Option<&Region>) -> Result<Opened> {
-        let Self { store, flash, plan } = self;
+        let Self { store, flash, plan, is_to_grow } = self;
         let in_flash = store.in_flash();
         let Store { config, place, backing, each, note: note_place, pins, .. } = store;
         let in_backing = || in_backing(&place);
@@ -360,11 +373,9 @@ impl Planned<'_> {
             .as_ref()
             .zip(note_place.as_ref())
             .map(|(file, note)| {
-                // A start of a single store may make the file longer.
-                file.reserve(set_bytes(&each[0]))?;
-                let mut storage = shared.storage(file.try_clone()?)?;
-                open_flash(storage.as_storage(), note, &each, flash, &plan)
-                    .with_context(|| in_flash.clone())
+                let volume = region.map(|_| &*config.nbd.export);
+                let coming = Coming { volume, each: &each, note, plan: &plan, is_to_grow };
+                coming.open(shared, file, flash).with_context(|| in_flash.clone())
             })
             .transpose()?;
         let has_flash = flash.is_some();
@@ -539,38 +550,4 @@ fn sample(
             Ok((backing, fingerprint))
         }
     }
-}
-
-/// Takes the steps of a plan that come before the driver: sets the flash up, or makes durable what was
-/// found there. Returns whether it was found: then its epoch has still to begin.
-fn open_flash(
-    storage: &mut dyn Storage,
-    note: &NotePlace,
-    each: &[Options],
-    found: Option<FlashSet>,
-    plan: &Plan,
-) -> Result<(FlashSet, bool)> {
-    let (mut known, mut flash) = (found, None);
-    for step in plan.before_driver() {
-        match *step {
-            Step::WriteNote(said) => note.store(said)?,
-            Step::SetUpFlash(cache) => flash = Some((initialise(storage, cache, &each[0])?, false)),
-            Step::SyncFlash => {
-                let found = known.take().context("a flash that was found is synced")?;
-                Flash::make_durable(storage)?;
-                flash = Some((found, true));
-            }
-            Step::BeginEpoch(_)
-            | Step::ServeReads
-            | Step::WriteBack(_)
-            | Step::Clear
-            | Step::SyncBacking
-            | Step::Serve
-            | Step::Seal
-            | Step::TakeFingerprint
-            | Step::EndFlash
-            | Step::EndNote => bail!("{step:?} does not come before the driver"),
-        }
-    }
-    flash.context("a start with a flash sets it up, or recovers it")
 }

@@ -21,7 +21,7 @@ pub(super) struct Regions {
 pub(super) struct Region {
     name: String,
     wanted_bytes: u64,
-    /// Where it is, if there is one.
+    /// Where its addresses are, if there is one: it begins there, and annexes may be anywhere.
     range: Option<Range<u64>>,
     is_new: bool,
     /// `true` if it is to be made, in the place of one that is there, or of none.
@@ -37,15 +37,16 @@ impl Region {
         force_init: bool,
     ) -> Result<Self> {
         let found = directory.and_then(|directory| {
-            let range = directory.region(name).ok()?;
+            let range = directory.window(name).ok()?;
             Some(directory.is_new(flash, name).map(|is_new| (range, is_new)))
         });
         let found = found.transpose()?;
         let is_new = found.as_ref().is_none_or(|(_, is_new)| *is_new);
-        let fits = found.as_ref().is_some_and(|(range, _)| {
-            // What is there already may have been made for more RAM than there is now.
-            range.end - range.start >= wanted_bytes
-        });
+        let fits =
+            directory.and_then(|directory| directory.region(name).ok()).is_some_and(|range| {
+                // What is there already may have been made for more RAM than there is now.
+                range.end - range.start >= wanted_bytes
+            });
         Ok(Self {
             name: name.to_owned(),
             wanted_bytes,
@@ -91,7 +92,7 @@ impl Regions {
         if let Some(directory) = &directory {
             for (name, range) in directory.volumes() {
                 if !wanted.iter().any(|(wanted, _)| *wanted == name) {
-                    check_left_over(flash, directory, name, range)?;
+                    check_left_over(flash, directory, name, range.start..u64::MAX)?;
                     left_over.push(name.to_owned());
                 }
             }
@@ -171,7 +172,7 @@ impl Regions {
                 bytes = range.end - range.start,
                 "the volume has a region on the flash"
             );
-            region.range = Some(range);
+            region.range = Some(range.start..u64::MAX);
         }
         self.directory = Some(directory);
         Ok(())
@@ -188,8 +189,7 @@ fn add(
     let (name, bytes) = (&*region.name, region.wanted_bytes);
     match directory.add(storage, name, bytes) {
         Err(DirectoryError::NoRoom { .. }) => {
-            let used = directory.volumes().map(|(_, range)| range.end).max();
-            let used = used.unwrap_or_else(|| Directory::flash_bytes([]));
+            let used = directory.end_bytes();
             let chunks = Directory::flash_bytes([bytes]) - Directory::flash_bytes([]);
             flash.reserve(used + chunks)?;
             Ok(directory.add(storage, name, bytes)?)

@@ -43,7 +43,9 @@ pub(super) fn reload(
             Some(config) => configs.within(config, change(config, seat, exports)),
             None => check_flash_stays(serving).and_then(|()| changes.remove(&volume)),
         };
-        if taken.is_ok() && configs.of(&volume.name).is_some() {
+        if taken.is_ok()
+            && let Some(config) = configs.of(&volume.name)
+        {
             let shard = exports.service_mut(seat.place).inner_mut().engine_mut().shard();
             if let Err(error) = volume.look_for_growth(shard, serving.control, changes) {
                 let error = format!("{error:#}");
@@ -51,6 +53,10 @@ pub(super) fn reload(
                     error,
                     "the size of the backing store has changed, but not that of the volume"
                 );
+            }
+            let looked = volume.look_for_flash_size(config, shard, serving.control, changes);
+            if let Err(error) = looked {
+                error!(error = format!("{error:#}"), "the flash keeps its size");
             }
         }
         match taken {
@@ -75,7 +81,7 @@ pub(super) fn reload(
     serving.all.set_client_rates(configs.shared().nbd.client_rates());
     serving.all.wake();
     serving.control.set_configs((*configs).clone());
-    info!("applied the new configuration; sizes, devices and addresses need a restart");
+    info!("applied the new configuration; sizes of RAM, devices and addresses need a restart");
     Ok(())
 }
 

@@ -70,6 +70,8 @@ impl Lanes for JointLanes {
 pub(crate) struct SharedFlash {
     file: Option<FlashDevice>,
     path: Option<PathBuf>,
+    /// `true` if volumes share it.
+    has_directory: bool,
     /// None if there is one writer.
     syncs: Option<LaneSyncs>,
     /// The devices of a mirrored flash.
@@ -80,14 +82,14 @@ pub(crate) struct SharedFlash {
 
 impl SharedFlash {
     /// Share the flash that was opened and locked, if a volume uses one, among its writers. `is_shared` says
-    /// whether it may have several.
+    /// whether it may have several, and `has_directory` whether volumes share it.
     ///
     /// # Errors
     /// If the system gives no thread.
     pub(super) fn start(
         file: Option<FlashDevice>,
         path: Option<PathBuf>,
-        is_shared: bool,
+        (is_shared, has_directory): (bool, bool),
     ) -> Result<Self> {
         let shared = file.as_ref().filter(|_| is_shared);
         let start = |file: &FlashDevice| -> io::Result<LaneSyncs> {
@@ -98,7 +100,17 @@ impl SharedFlash {
             Ok(syncs)
         };
         let syncs = shared.map(start).transpose()?;
-        Ok(Self { file, path, syncs, members: None, has_failed: Arc::default() })
+        Ok(Self { file, path, has_directory, syncs, members: None, has_failed: Arc::default() })
+    }
+
+    /// Return the flash, if the server has one that volumes share, or has just opened it.
+    pub(super) const fn file(&self) -> Option<&FlashDevice> {
+        self.file.as_ref()
+    }
+
+    /// Return `true` if the flash has a directory of volumes.
+    pub(super) const fn has_directory(&self) -> bool {
+        self.has_directory
     }
 
     /// Give up the flash, which those who use it already go on using.

@@ -15,6 +15,7 @@ use super::config::{Config, Volumes};
 use super::departure::{Departure, Stage};
 use super::devices::AnyDriver;
 use super::epoch::{Beginning, Begins};
+use super::flash_growth::FlashGrowth;
 use super::growth::Growth;
 use super::instruments::{ClientActivity, Instruments};
 use super::kept_note::Note;
@@ -42,8 +43,8 @@ pub(super) struct Volume {
     pub(super) exchange: Exchange,
     /// Orders about its ranges.
     pub(super) ranges: Arc<Ranges>,
-    /// Shares of RAM and of the flash that it was opened with.
-    pub(super) shares: [Bytes; 2],
+    /// Share of RAM that it was opened with.
+    ram_share: Bytes,
     pub(super) has_flash: bool,
     /// `true` if virtual machines or the kernel use it beside clients.
     pub(super) has_doors: bool,
@@ -106,6 +107,13 @@ impl Served {
 #[derive(Clone, Default)]
 pub(super) struct Notes(Arc<Mutex<Vec<Weak<Note>>>>);
 
+impl Volume {
+    /// Return the shares of RAM and of the flash.
+    pub(super) fn shares(&self) -> [Bytes; 2] {
+        [self.ram_share, self.growth.flash.share()]
+    }
+}
+
 impl Prepared {
     /// Watch the shards of a volume that was opened, and join them to its exports.
     ///
@@ -121,14 +129,15 @@ impl Prepared {
         let threads = opened.engines.len();
         // Clients whose caches are a part of this one know how large the disk is.
         let backing = opened.backing.take().filter(|_| config.clients.is_none());
-        let growth = Growth::new(backing, opened.engines[0].shard(), threads);
+        let flash = config.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
+        let flash = FlashGrowth::new(flash, threads);
+        let growth = Growth::new(backing, flash, opened.engines[0].shard(), threads);
         let instruments = watch(config, shadows, &mut opened)?;
         let shards = opened.engines.iter().map(|engine| engine.shard().options().clone());
         let ranges = Arc::new(Ranges::new(config.page_size.0, shards.collect(), opened.pins));
         let services = join(config, opened.engines, &instruments)?;
         let exports = export(config, services, ways)?;
         let board = Board::default();
-        let flash = config.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
         let volume = Volume {
             name: config.nbd.export.clone(),
             span: configs.span(config),
@@ -141,7 +150,7 @@ impl Prepared {
             exchange: Exchange::new(threads),
             ranges,
             // RAM that moves is counted for all together.
-            shares: [config.ram.moving.map_or(config.ram.size, |_| Bytes(0)), flash],
+            ram_share: config.ram.moving.map_or(config.ram.size, |_| Bytes(0)),
             has_flash: config.flash.is_some(),
             has_doors: config.vhost_user.is_some() || config.ublk.is_some(),
             seated: AtomicUsize::new(0),

@@ -1,0 +1,134 @@
+//! Room on the flash: for a flash that is set up or found at a start, and for one that grows.
+
+use anyhow::{Context as _, Result, bail};
+use thermocline_engine::driver::flash::FlashDevice;
+use thermocline_engine::{
+    Directory, DirectoryError, Extension, Flash, FlashSet, Options, Plan, Step, Storage,
+};
+use tracing::info;
+
+use super::devices::{initialise, set_bytes};
+use super::shared_flash::SharedFlash;
+use crate::note::NotePlace;
+
+/// A flash that is to be set up, or whose contents are to be made durable.
+pub(super) struct Coming<'a> {
+    /// Name of the volume whose region it is, if several share the flash.
+    pub(super) volume: Option<&'a str>,
+    pub(super) each: &'a [Options],
+    pub(super) note: &'a NotePlace,
+    pub(super) plan: &'a Plan,
+    /// `true` if it has too few slots, and gets more.
+    pub(super) is_to_grow: bool,
+}
+
+impl Coming<'_> {
+    /// Take the steps that come before the driver. Returns the flash, and whether it was found.
+    ///
+    /// # Errors
+    /// If the flash fails, or has no room.
+    pub(super) fn open(
+        &self,
+        shared: &SharedFlash,
+        file: &FlashDevice,
+        found: Option<FlashSet>,
+    ) -> Result<(FlashSet, bool)> {
+        if self.volume.is_none() && !self.is_to_grow {
+            // A start of a single store may make the file longer.
+            file.reserve(set_bytes(&self.each[0]))?;
+        }
+        let mut storage = shared.storage(file.try_clone()?)?;
+        let storage = storage.as_storage();
+        let (mut flash, is_found) = open_flash(storage, self.note, self.each, found, self.plan)?;
+        if self.is_to_grow && is_found {
+            let mut extension = Extension::plan(storage, self.each[0].slots(), None)?;
+            if extension.bytes() > 0 {
+                place(shared, self.volume, &mut file.try_clone()?, &mut extension)?;
+            }
+            extension.apply(storage)?;
+            info!(bytes = extension.bytes(), "the flash has grown");
+            flash.grow(&extension);
+        }
+        Ok((flash, is_found))
+    }
+}
+
+/// Find room for the annexes of a flash, or of a volume's region. Only the directory of volumes changes, which
+/// gives the volume that room.
+///
+/// # Errors
+/// If there is no room, or a device fails.
+pub(super) fn place(
+    all: &SharedFlash,
+    volume: Option<&str>,
+    flash: &mut FlashDevice,
+    extension: &mut Extension,
+) -> Result<()> {
+    if let Some(volume) = volume
+        && all.has_directory()
+    {
+        return all.extend(volume, extension);
+    }
+    flash.reserve(extension.flash_bytes())?;
+    let size_bytes = flash.size_bytes()?;
+    Ok(extension.place_behind(size_bytes)?)
+}
+
+impl SharedFlash {
+    /// Give a volume room for annexes, durably.
+    fn extend(&self, name: &str, extension: &mut Extension) -> Result<()> {
+        let Some(file) = self.file() else { bail!("there is no flash") };
+        let mut storage = self.storage(file.try_clone()?)?;
+        let storage = storage.as_storage();
+        let mut directory = Directory::read(storage)?.context("the flash has no directory")?;
+        let start_bytes = directory.region(name)?.start;
+        let of_flash = |offset: u64| start_bytes.wrapping_add(offset);
+        let used = extension.used().into_iter();
+        let used: Vec<_> = used.map(|range| of_flash(range.start)..of_flash(range.end)).collect();
+        let bytes = extension.bytes();
+        let place = match directory.extend(storage, name, bytes, &used) {
+            Err(DirectoryError::NoRoom { .. }) => {
+                // A file becomes longer.
+                file.reserve(directory.end_bytes() + bytes)?;
+                directory.extend(storage, name, bytes, &used)?
+            }
+            place => place?,
+        };
+        extension.place(place.wrapping_sub(start_bytes));
+        Ok(())
+    }
+}
+
+/// Takes the steps of a plan that come before the driver: sets the flash up, or makes durable what was
+/// found there. Returns whether it was found: then its epoch has still to begin.
+fn open_flash(
+    storage: &mut dyn Storage,
+    note: &NotePlace,
+    each: &[Options],
+    found: Option<FlashSet>,
+    plan: &Plan,
+) -> Result<(FlashSet, bool)> {
+    let (mut known, mut flash) = (found, None);
+    for step in plan.before_driver() {
+        match *step {
+            Step::WriteNote(said) => note.store(said)?,
+            Step::SetUpFlash(cache) => flash = Some((initialise(storage, cache, &each[0])?, false)),
+            Step::SyncFlash => {
+                let found = known.take().context("a flash that was found is synced")?;
+                Flash::make_durable(storage)?;
+                flash = Some((found, true));
+            }
+            Step::BeginEpoch(_)
+            | Step::ServeReads
+            | Step::WriteBack(_)
+            | Step::Clear
+            | Step::SyncBacking
+            | Step::Serve
+            | Step::Seal
+            | Step::TakeFingerprint
+            | Step::EndFlash
+            | Step::EndNote => bail!("{step:?} does not come before the driver"),
+        }
+    }
+    flash.context("a start with a flash sets it up, or recovers it")
+}
