@@ -178,8 +178,8 @@ fn run(
     let port = free_port()?;
     let config = format!(
         "page_size = \"8KiB\"\n[backing]\nnbd = \"nbd+unix:///?socket={{disk}}\"\nnote = \
-         \"{{folder}}/note\"\n{}[ram]\nsize = \"{}MiB\"\n[policy]\n{policy}\n[nbd]\nsocket = \
-         \"{{socket}}\"\n[metrics]\nlisten = \"127.0.0.1:{port}\"\n",
+         \"{{folder}}/note\"\n{}[ram]\nsize = \"{}MiB\"\n[limits]\nsequential_bypass = \
+         \"never\"\n[policy]\n{policy}\n[nbd]\nsocket = \"{{socket}}\"\n[metrics]\nlisten = \"127.0.0.1:{port}\"\n",
         if has_ssd { flash.as_str() } else { "" },
         RAM_MIB / arguments.scale,
     );

@@ -40,6 +40,9 @@ impl Cache {
             size = "1MiB"
             [policy]
             name = "hat"
+            // What tests fill from one end to the other is to be cached.
+            [limits]
+            sequential_bypass = "never"
             [nbd]
             socket = "thermocline.sock"
             [metrics]

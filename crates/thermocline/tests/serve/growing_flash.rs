@@ -129,6 +129,31 @@ fn a_kill_while_the_flash_grows_loses_nothing() {
 }
 
 #[test]
+fn a_flash_that_replaced_another_one_grows() {
+    for shards in [1_u32, 2] {
+        let mut cache = Cache::new(11);
+        cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+        cache.set("shards", shards);
+        let mut models = models();
+        let engine = cache.start();
+        let (config, new) = (cache.file("cache.toml"), cache.file("new.img"));
+        under_load(&engine, &mut models, 5, true, || {
+            resize(&engine, &mut cache, shards.into(), 6);
+            super::text(&["cache", "replace", &config, "--flash", &new]);
+            assert_eq!(capacity(&engine), 6 * 256);
+            cache.set("flash.path", new);
+            resize(&engine, &mut cache, shards.into(), 9);
+        });
+        check(&engine, &models);
+        engine.stop();
+        let engine = cache.start();
+        assert_eq!(capacity(&engine), 9 * 256);
+        check(&engine, &models);
+        engine.stop();
+    }
+}
+
+#[test]
 fn shares_of_volumes_grow_into_what_is_free() {
     let mut cache = of_two();
     for shards in [1, 2] {

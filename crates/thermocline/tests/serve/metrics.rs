@@ -64,6 +64,27 @@ fn an_engine_without_a_flash_alarms_nobody() {
 }
 
 #[test]
+fn a_long_stream_bypasses_a_cache_with_a_flash_unless_it_is_to_be_cached() {
+    let mut cache = Cache::new(11);
+    cache.set("policy.name", "lru-inclusive");
+    for (is_default, beyond) in [(false, 0.0), (true, 7.0 * 256.0)] {
+        if is_default {
+            cache.unset("limits");
+        }
+        let engine = cache.start_with(&["--force-init"]);
+        let mut client = engine.client();
+        for piece in 0..64 {
+            client.read(piece << 17, 1 << 17).unwrap();
+        }
+        engine.status();
+        let bypassed =
+            samples(&engine.get("/metrics"), "thermocline_page_accesses_total", "bypass");
+        assert!((bypassed - beyond).abs() < 0.5, "{is_default}: {bypassed}");
+        engine.stop();
+    }
+}
+
+#[test]
 fn every_access_is_counted_once() {
     let mut cache = Cache::new(16);
     cache.set("limits.sequential_bypass", "64KiB");

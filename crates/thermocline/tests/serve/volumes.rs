@@ -41,6 +41,8 @@ pub(super) fn of_two() -> Cache {
         size = "4MiB"
         [volume.ram]
         size = "1MiB"
+        [volume.limits]
+        sequential_bypass = "never"
         [volume.policy]
         name = "hat"
         [[volume]]
@@ -51,6 +53,8 @@ pub(super) fn of_two() -> Cache {
         size = "2MiB"
         [volume.ram]
         size = "1MiB"
+        [volume.limits]
+        sequential_bypass = "never"
         [volume.policy]
         name = "lru-inclusive"
         "#,
