@@ -457,9 +457,9 @@ impl World {
                 continue;
             }
             let failed = |error: DirectoryError| FlashError::Directory(Box::new(error));
-            if let Ok(region) = directory.region(name) {
+            if let Ok(window) = directory.window(name) {
                 if !directory.is_new(flash, name).map_err(failed)? {
-                    let found = FlashSet::read(&mut Section::new(flash, region))?;
+                    let found = FlashSet::read(&mut Section::new(flash, window))?;
                     assert_eq!(found.contents().dirty_pages, 0, "it would have to be kept");
                 }
                 directory.remove(flash, name).map_err(failed)?;
@@ -552,7 +552,7 @@ impl World {
         let Options { policy, flash_pages, .. } = Volume::options(number, self.seed);
         let volume = &mut self.volumes[number];
         volume.shard.take_flash(flash_pages, policy, &set.flashes()[0]).unwrap();
-        volume.region = region.clone();
+        (volume.region, volume.annexes) = (region.clone(), vec![]);
         taken[number] = true;
         if *taken == [true; 2] {
             self.replaced += 1;
@@ -724,11 +724,11 @@ impl World {
             if self.replaces && self.below(2) == 0 && self.replace_flash().is_none() {
                 return;
             }
-            if self.below(30) == 0 && self.grow().is_none() {
+            let may_change = matches!(self.exchange, Exchange::Idle);
+            if self.below(30) == 0 && may_change && self.grow().is_none() {
                 return;
             }
             let is_due = self.below(if self.guest_leaves { 2 } else { 30 }) == 0;
-            let may_change = matches!(self.exchange, Exchange::Idle);
             if is_due && may_change && self.change_guest().is_none() {
                 return;
             }

@@ -363,8 +363,13 @@ fn the_flash_of_volumes_is_replaced_under_load() {
             assert_eq!(status["has_flash"], true, "{status}");
             assert!(range(&mut engine.client_of(name), model) == model.read(0, model.sectors()));
         }
-        // Volumes still come and go, on the new flash.
+        // Shares still grow, and volumes come and go, on the new flash.
         edit(&mut cache, "flash.img", "new.img");
+        edit(&mut cache, "size = \"4MiB\"", "size = \"5MiB\"");
+        assert!(engine.reload(&cache));
+        engine.wait_for("the larger share", || {
+            (status_of(&engine, "db")["capacity_pages"][1] == 1280).then_some(())
+        });
         let both = cache.config_text();
         without_web(&mut cache);
         assert!(engine.reload(&cache));

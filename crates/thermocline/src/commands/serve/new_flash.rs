@@ -88,7 +88,8 @@ pub(super) fn new_flash(wanted: &Wanted<'_>, order: &ReplaceOrder) -> Result<New
     let mut parts = vec![];
     for (name, options) in each {
         let mut part = match &directory {
-            Some(directory) => file.region(directory.region(name)?)?,
+            // The region may grow beyond its end later.
+            Some(directory) => file.region(directory.window(name)?)?,
             None => file.try_clone()?,
         };
         let contents = initialise(&mut part, Uuid::new_v4(), &options[0]).with_context(in_flash)?;
@@ -132,9 +133,9 @@ fn check_empty(file: &mut DeviceFile) -> Result<()> {
     let refused = "nothing was changed; --force-init gives up what it holds";
     let mut parts = vec![];
     if let Some(directory) = Directory::read(file).context(refused)? {
-        for (name, range) in directory.volumes() {
+        for (name, _) in directory.volumes() {
             if !directory.is_new(file, name)? {
-                parts.push(file.region(range)?);
+                parts.push(file.region(directory.window(name)?)?);
             }
         }
     } else {
