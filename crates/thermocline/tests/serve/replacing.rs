@@ -12,7 +12,7 @@ use super::crashes::{CLIENTS, PAGES, range, step};
 use super::faults::Full;
 use super::model::Model;
 use super::volumes::{edit, fill as fill_volume, of_two, status_of, without_web};
-use super::{Cache, Engine, fails, flush, json, text, thermocline};
+use super::{Cache, Client, Engine, fails, flush, json, text, thermocline};
 
 /// Models of clients, each with a range of its own.
 pub(crate) fn models() -> Vec<Model> {
@@ -24,7 +24,7 @@ fn replace<'a>(config: &'a str, new: &'a str) -> Vec<&'a str> {
     vec!["cache", "replace", config, "--flash", new]
 }
 
-/// Clients work until `meanwhile` is done; whether they see errors is for `are_served` to say.
+/// Clients of the only volume work until `meanwhile` is done, and may see errors unless `are_served`.
 pub(crate) fn under_load<T>(
     engine: &Engine,
     models: &mut [Model],
@@ -32,11 +32,21 @@ pub(crate) fn under_load<T>(
     are_served: bool,
     meanwhile: impl FnOnce() -> T,
 ) -> T {
+    let clients = models.iter_mut().map(|model| (engine.client(), model)).collect();
+    working(clients, seed, are_served, meanwhile)
+}
+
+/// Runs `meanwhile` while each client works on the model of its range.
+fn working<T>(
+    clients: Vec<(Client, &mut Model)>,
+    seed: u64,
+    are_served: bool,
+    meanwhile: impl FnOnce() -> T,
+) -> T {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        for (number, model) in (0..).zip(models.iter_mut()) {
-            let (mut client, mut random) = (engine.client(), SplitMix64::new(seed + number));
-            let is_over = &is_over;
+        for (number, (mut client, model)) in (0..).zip(clients) {
+            let (mut random, is_over) = (SplitMix64::new(seed.wrapping_add(number)), &is_over);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
                     match step(&mut client, model, &mut random) {
@@ -320,26 +330,9 @@ fn volumes_under_load<T>(
     are_served: bool,
     meanwhile: impl FnOnce() -> T,
 ) -> T {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for (name, model) in VOLUMES.into_iter().zip(models) {
-            let (mut client, seed) = (engine.client_of(name), random.bits());
-            let is_over = &is_over;
-            scope.spawn(move || {
-                let mut random = SplitMix64::new(seed);
-                while !is_over.load(Ordering::Relaxed) {
-                    match step(&mut client, model, &mut random) {
-                        Err(error) if are_served => panic!("a client of {name} saw {error}"),
-                        Err(_) => return,
-                        Ok(()) => {}
-                    }
-                }
-            });
-        }
-        let result = meanwhile();
-        is_over.store(true, Ordering::Relaxed);
-        result
-    })
+    let clients = VOLUMES.into_iter().zip(models);
+    let clients = clients.map(|(name, model)| (engine.client_of(name), model)).collect();
+    working(clients, random.bits(), are_served, meanwhile)
 }
 
 const VOLUMES: [&str; 2] = ["db", "web"];
