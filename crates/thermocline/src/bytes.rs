@@ -28,6 +28,22 @@ impl FromStr for Bytes {
     }
 }
 
+/// Read a number of bytes, or `None` if the word stands in its place; `meaning` goes on behind the word in an
+/// error.
+pub(crate) fn bytes_or_word<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    word: &str,
+    meaning: &str,
+) -> Result<Option<Bytes>, D::Error> {
+    let value = toml::Value::deserialize(deserializer)?;
+    if value.as_str() == Some(word) {
+        return Ok(None);
+    }
+    let bytes: Result<Bytes, toml::de::Error> = value.try_into();
+    let explain = |error: toml::de::Error| format!("{}; or \"{word}\" {meaning}", error.message());
+    bytes.map(Some).map_err(|error| de::Error::custom(explain(error)))
+}
+
 /// A range of bytes that is not empty: `OFFSET+LENGTH`, or `START-END` without the byte at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ByteRange {

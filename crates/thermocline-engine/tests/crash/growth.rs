@@ -108,7 +108,7 @@ impl World {
         running: Option<(Uuid, u64)>,
     ) -> Result<Option<Extension>, FlashError> {
         let mut storage = FlashStorage(Rc::clone(&self.devices));
-        // Often so many that they have blocks of the table of their own.
+        // So large a growth has blocks of the table of its own.
         let more = if self.below(3) == 0 { 150 + self.below(150) as u32 } else { 0 };
         let slots = slots + if self.plan.page_bytes() == 4096 { more } else { 0 };
         let mut extension = match Extension::plan(&mut storage, slots, running) {

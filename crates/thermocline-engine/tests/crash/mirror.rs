@@ -27,7 +27,7 @@ const FAILURES: u64 = 400;
 /// Operations between the failures of two devices: no operation shall see both.
 const REST: u64 = 500;
 
-/// Devices: two that are configured, and a spare one.
+/// Number of devices: the two of the configuration, and a spare one.
 const UNITS: usize = 3;
 
 /// Copies that were begun, and those that ended with a device in use.

@@ -522,6 +522,9 @@ fn a_device_that_cannot_join_is_refused_and_nothing_changes() {
     fails(&replace(&config, &other, &new), &["other.img", "no device of the mirrored flash"]);
     fails(&replace(&config, &first, &second), &["in use as the second device"]);
     fails(&replace(&config, &first, &first), &["in use as the first device"]);
+    let disk = cache.file("disk.img");
+    let onto_disk = [&replace(&config, &first, &disk)[..], &["--force-init"]].concat();
+    fails(&onto_disk, &["disk.img", "`backing.path`, which is in use"]);
     fails(&replace(&config, &first, &other), &["holds something else", "--force-init"]);
     assert_eq!(std::fs::read(&other).unwrap(), vec![7; 2 << 20], "nothing was written there");
     fails(&["cache", "replace", &config, "--flash", &new], &["--member"]);

@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 use super::config::{Config, Volumes};
 use super::http::{Connection, Request, empty, not_allowed, response};
 use super::joining::{JoinOrder, Members, Waits};
-use super::new_flash::{NewFlash, Wanted, new_flash};
+use super::new_flash::{NewFlash, Wanted, check_apart, new_flash};
 use super::ranges::{RangeOrder, RangeResults, VolumeRanges};
 use super::volume::Served;
 
@@ -281,11 +281,17 @@ impl Control {
 
     /// Begins to copy a mirrored flash to a device that replaces one of its own.
     fn replace_member(&self, order: &ReplaceOrder, member: &Path) -> Result<Waits> {
-        let members = self.lock().members.clone();
+        let (members, configs) = {
+            let shared = self.lock();
+            (shared.members.clone(), shared.configs.clone())
+        };
         let members = members.context(
             "the flash has one device: leave --member out, or set `flash.mirror` to mirror it",
         )?;
         let ReplaceOrder { flash, forces_init, rate_bytes, .. } = order;
+        for config in configs.each() {
+            check_apart("backing.path", config.backing.path.as_deref(), flash)?;
+        }
         let (forces_init, rate_bytes) = (*forces_init, *rate_bytes);
         members.begin(&JoinOrder { member, flash, forces_init, rate_bytes })
     }

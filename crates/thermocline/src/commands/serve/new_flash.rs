@@ -111,10 +111,14 @@ fn check(config: &Config, in_use: Option<&Path>, order: &ReplaceOrder) -> Result
         "`backing.note` is not set: the note of an export is beside its flash then, and a new flash \
          would not find it; set it, and restart once"
     );
-    for (key, path) in [("flash.path", in_use), ("backing.path", config.backing.path.as_deref())] {
-        let is_same = path.is_some_and(|path| is_same_device(path, &order.flash));
-        ensure!(!is_same, "`{}`: this is `{key}`, which is in use", order.flash.display());
-    }
+    check_apart("flash.path", in_use, &order.flash)?;
+    check_apart("backing.path", config.backing.path.as_deref(), &order.flash)
+}
+
+/// Refuse a new device that the server uses already.
+pub(super) fn check_apart(key: &str, in_use: Option<&Path>, new: &Path) -> Result<()> {
+    let is_same = in_use.is_some_and(|path| is_same_device(path, new));
+    ensure!(!is_same, "`{}`: this is `{key}`, which is in use", new.display());
     Ok(())
 }
 

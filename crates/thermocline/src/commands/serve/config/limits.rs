@@ -1,10 +1,10 @@
 //! `[limits]`: limits of requests and of undurable pages.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use serde::de::Deserializer;
 
 use super::Config;
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, bytes_or_word};
 
 /// Length of a sequential stream that a cache with a flash leaves uncached by default. It saves I/O time and
 /// flash writes on average over the workloads of `cargo xtask bench -- bypass`.
@@ -28,14 +28,8 @@ pub(super) enum SequentialBypass {
 
 impl<'de> Deserialize<'de> for SequentialBypass {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = toml::Value::deserialize(deserializer)?;
-        if value.as_str() == Some("never") {
-            return Ok(Self::Never);
-        }
-        let bytes = value.try_into().map_err(|error| {
-            D::Error::custom(format!("{error}; or \"never\" to cache all of every stream"))
-        });
-        bytes.map(Self::Beyond)
+        let bytes = bytes_or_word(deserializer, "never", "to cache all of every stream")?;
+        Ok(bytes.map_or(Self::Never, Self::Beyond))
     }
 }
 
@@ -74,6 +68,6 @@ mod tests {
             assert_eq!(config.unwrap().sequential_bypass_bytes(), expected, "{limits}{flash}");
         }
         let error = toml::from_str::<Limits>("sequential_bypass = \"often\"").unwrap_err();
-        assert!(error.to_string().contains("or \"never\" to cache"), "{error}");
+        assert!(error.to_string().contains("\"64MiB\"; or \"never\" to cache"), "{error}");
     }
 }

@@ -2,11 +2,11 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use serde::de::Deserializer;
 use thermocline_engine::shares::{Limits, Shares, Terms};
 
 use super::{Config, Ram, Volumes};
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, bytes_or_word};
 
 /// `[volume.ram]`.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -28,14 +28,8 @@ pub(super) enum Size {
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = toml::Value::deserialize(deserializer)?;
-        if value.as_str() == Some("auto") {
-            return Ok(Self::Auto);
-        }
-        let bytes = value.try_into().map_err(|error| {
-            D::Error::custom(format!("{error}; or \"auto\" for a share that moves"))
-        });
-        bytes.map(Self::Fixed)
+        let bytes = bytes_or_word(deserializer, "auto", "for a share that moves")?;
+        Ok(bytes.map_or(Self::Auto, Self::Fixed))
     }
 }
 
