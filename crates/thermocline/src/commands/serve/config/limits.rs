@@ -1,7 +1,7 @@
 //! `[limits]`: limits of requests and of undurable pages.
 
 use serde::Deserialize;
-use serde::de::Deserializer;
+use serde::de::{Deserializer, Error as _};
 
 use super::Config;
 use crate::bytes::{Bytes, bytes_or_word};
@@ -28,8 +28,13 @@ pub(super) enum SequentialBypass {
 
 impl<'de> Deserialize<'de> for SequentialBypass {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = bytes_or_word(deserializer, "never", "to cache all of every stream")?;
-        Ok(bytes.map_or(Self::Never, Self::Beyond))
+        match bytes_or_word(deserializer, "never", "to cache all of every stream")? {
+            // In bcache it means the opposite.
+            Some(Bytes(0)) => Err(D::Error::custom(
+                "0 would leave everything uncached; use \"never\" to cache all of every stream",
+            )),
+            bytes => Ok(bytes.map_or(Self::Never, Self::Beyond)),
+        }
     }
 }
 
@@ -67,6 +72,8 @@ mod tests {
             let config = Config::parse(&format!("{limits}{flash}{rest}[nbd]\nsocket = \"s\""));
             assert_eq!(config.unwrap().sequential_bypass_bytes(), expected, "{limits}{flash}");
         }
+        let error = toml::from_str::<Limits>("sequential_bypass = 0").unwrap_err();
+        assert!(error.to_string().contains("use \"never\" to cache"), "{error}");
         let error = toml::from_str::<Limits>("sequential_bypass = \"often\"").unwrap_err();
         assert!(error.to_string().contains("\"64MiB\"; or \"never\" to cache"), "{error}");
     }
