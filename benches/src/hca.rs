@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::Value;
 
+use crate::nbd::groups::Clients;
 use crate::nbd::server::{self, Place};
 
 /// Arguments of the benchmark.
@@ -112,7 +113,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
                 cpus: &arguments.cpus,
                 mib,
                 thermocline: &thermocline,
-                clients_first: false,
+                clients: Clients::Equal,
             };
             let seen = run(arguments, workload, policy, has_ssd, &place)
                 .with_context(|| format!("{name} under {}", workload.name))?;

@@ -99,6 +99,9 @@ enum Benchmark {
     /// Pass TCP connections on, late: the wire of `two-hosts`
     #[command(hide = true)]
     Delay(two_hosts::delay::Arguments),
+    /// Keep a server busy with many clients: the load of `nbd --groups fairness`
+    #[command(hide = true)]
+    Flood(nbd::flood::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -132,6 +135,7 @@ fn main() -> Result<()> {
         Benchmark::Shares(arguments) => shares::run_all(&arguments),
         Benchmark::TwoHosts(arguments) => two_hosts::run_all(&arguments),
         Benchmark::Delay(arguments) => two_hosts::delay::run(&arguments),
+        Benchmark::Flood(arguments) => nbd::flood::run(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

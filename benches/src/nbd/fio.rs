@@ -1,11 +1,11 @@
 //! fio as the client, and what it reports.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::groups::Case;
+use super::groups::{Beside, Case, Flood};
 use super::server::{CLIENT_PRIORITY, OTHERS_PRIORITY, Place, Running};
 
 /// Time for which a cache is warmed before a case that wants that.
@@ -27,11 +27,33 @@ fn command(place: &Place<'_>, server: &Running, depth: u32, priority: &str) -> C
     let mut command = place.client("fio", priority);
     command
         .args(["--name=case", "--ioengine=nbd", "--output-format=json", "--bs=4k", "--norandommap"])
-        .arg(format!("--cpus_allowed={}", place.cpus))
+        .arg(format!("--cpus_allowed={}", place.client_cpus()))
         .arg(format!("--uri={}", server.uri()))
         .arg(format!("--size={}M", place.mib))
         .arg(format!("--iodepth={depth}"));
     command
+}
+
+/// Start other clients.
+fn start_beside(place: &Place<'_>, server: &Running, beside: Beside) -> Result<Child> {
+    let mut command = match beside {
+        Beside::Fio(fio) => {
+            let mut command = command(place, server, 1, OTHERS_PRIORITY);
+            // A job that is a process of its own would outlive the fio that is killed.
+            command.args(fio).args(["--thread", "--time_based", "--runtime=600"]);
+            command
+        }
+        Beside::Flood(Flood { bytes, is_write }) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", place.client_cpus()]).arg(std::env::current_exe()?);
+            command.args(["flood", "--clients=64", "--depth=128", "--seconds=600"]);
+            command.arg(format!("--uri={}", server.uri())).arg(format!("--bytes={bytes}"));
+            command.args(is_write.then_some("--write"));
+            command
+        }
+    };
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().context("cannot start the clients beside")
 }
 
 /// Gives a server a case: for so many seconds after one of ramp, or once through.
@@ -53,24 +75,12 @@ pub(super) fn run(
         ["--time_based".to_owned(), "--ramp_time=1".to_owned(), format!("--runtime={seconds}")]
     });
     foreground.args(times.iter().flatten());
-    let background = case
-        .beside
-        .map(|fio| {
-            command(place, server, 1, OTHERS_PRIORITY)
-                .args(fio)
-                // A job that is a process of its own would outlive the fio that is killed.
-                .args(["--thread", "--time_based", "--runtime=600"])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-        })
-        .transpose()
-        .context("cannot start fio")?;
+    let background = case.beside.map(|beside| start_beside(place, server, beside)).transpose()?;
     let before_us = server.cpu_us()?;
     let output = foreground.output().context("cannot start fio");
     let after_us = server.cpu_us()?;
     if let Some(mut background) = background {
-        ensure!(background.try_wait()?.is_none(), "the client beside it has ended too early");
+        ensure!(background.try_wait()?.is_none(), "the clients beside it have ended too early");
         background.kill()?;
         background.wait()?;
     }

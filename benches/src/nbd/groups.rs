@@ -6,10 +6,7 @@ pub(super) struct Group {
     pub(super) about: &'static str,
     /// Size of the export, in MiB.
     pub(super) mib: u32,
-    /// `true` if clients run before servers wherever both want a processor. Servers then find all that
-    /// clients may have in flight, as if the clients had processors of their own, and processor time per
-    /// request is that of a server that is busy all the time.
-    pub(super) clients_first: bool,
+    pub(super) clients: Clients,
     /// A disk that all servers share, and that outlives them.
     pub(super) disk: Option<&'static str>,
     pub(super) peers: &'static [Peer<'static>],
@@ -29,6 +26,36 @@ pub(super) struct Peer<'a> {
     pub(super) threads: u32,
 }
 
+/// Processors of clients and servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clients {
+    /// The same, with equal rights.
+    Equal,
+    /// The same, and clients run first wherever both want one. Servers then find all that clients may have in
+    /// flight, as if the clients had processors of their own, and processor time per request is that of a
+    /// server that is busy all the time.
+    First,
+    /// Servers have the last one, and clients the others: the time of a request is not that of waiting for
+    /// a processor.
+    Apart,
+}
+
+/// Load of other clients at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beside {
+    /// A client with arguments for fio.
+    Fio(&'static [&'static str]),
+    /// 64 clients with 128 requests outstanding each.
+    Flood(Flood),
+}
+
+/// Requests of clients that keep a server busy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flood {
+    pub(super) bytes: u32,
+    pub(super) is_write: bool,
+}
+
 /// Load of a client.
 pub(super) struct Case {
     pub(super) name: &'static str,
@@ -37,8 +64,8 @@ pub(super) struct Case {
     pub(super) depth: u32,
     /// Load of a client for some seconds before.
     pub(super) warming: &'static [&'static str],
-    /// Load of another client at the same time.
-    pub(super) beside: Option<&'static [&'static str]>,
+    /// Load of other clients at the same time.
+    pub(super) beside: Option<Beside>,
     /// `true` if the time of a flush is what counts.
     pub(super) is_flush: bool,
 }
@@ -53,7 +80,11 @@ impl Case {
     }
 
     const fn beside(self, fio: &'static [&'static str]) -> Self {
-        Self { beside: Some(fio), ..self }
+        Self { beside: Some(Beside::Fio(fio)), ..self }
+    }
+
+    const fn flooded(self, flood: Flood) -> Self {
+        Self { beside: Some(Beside::Flood(flood)), ..self }
     }
 
     /// Return `true` if it is another one with nobody beside.
@@ -179,6 +210,9 @@ const HOT: Case = Case::new("hot hit d1", &["--rw=randread", "--size=4M"], 1).wa
     "--iodepth=32",
 ]);
 
+/// A client that asks for far less than its share.
+const SLOWLY: [&str; 2] = ["--rw=randread", "--rate_iops=200"];
+
 const FILL: Case = Case::new("fill", &["--rw=write", "--bs=256k"], 8);
 
 pub(super) const GROUPS: &[Group] = &[
@@ -186,7 +220,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "ram",
         about: "everything in RAM",
         mib: 256,
-        clients_first: false,
+        clients: Clients::Equal,
         disk: None,
         peers: &[NBDKIT_MEMORY, ours("ours", IN_RAM), NBDKIT_FILE, NBDKIT_CACHE, QEMU],
         fill: &[FILL],
@@ -204,7 +238,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "shards",
         about: "everything in RAM, four clients, which run before servers",
         mib: 256,
-        clients_first: true,
+        clients: Clients::First,
         disk: None,
         peers: &[ours("1-shard", IN_RAM), Peer { threads: 2, ..ours("2-shards", IN_RAM_OF_TWO) }],
         fill: &[FILL],
@@ -235,36 +269,37 @@ pub(super) const GROUPS: &[Group] = &[
         name: "fairness",
         about: "everything in RAM; one request at a time beside 64 clients with 128 each",
         mib: 256,
-        clients_first: true,
+        clients: Clients::Apart,
         disk: None,
         // nbdkit ends while 64 clients write.
         peers: &[ours("ours", IN_RAM)],
         fill: &[FILL],
         cases: &[
             Case::new("read d1", &["--rw=randread"], 1),
-            Case::new("read d1, reads of 4 KiB beside", &["--rw=randread"], 1).beside(&[
-                "--rw=randread",
-                "--iodepth=128",
-                "--numjobs=64",
-            ]),
-            Case::new("read d1, writes of 4 KiB beside", &["--rw=randread"], 1).beside(&[
-                "--rw=randwrite",
-                "--iodepth=128",
-                "--numjobs=64",
-            ]),
-            Case::new("read d1, writes of 64 KiB beside", &["--rw=randread"], 1).beside(&[
-                "--rw=randwrite",
-                "--bs=64k",
-                "--iodepth=128",
-                "--numjobs=64",
-            ]),
+            Case::new("read d1, reads of 4 KiB beside", &["--rw=randread"], 1)
+                .flooded(Flood { bytes: 4 << 10, is_write: false }),
+            Case::new("read d1, writes of 4 KiB beside", &["--rw=randread"], 1)
+                .flooded(Flood { bytes: 4 << 10, is_write: true }),
+            Case::new("read d1, reads of 64 KiB beside", &["--rw=randread"], 1)
+                .flooded(Flood { bytes: 64 << 10, is_write: false }),
+            Case::new("read d1, writes of 64 KiB beside", &["--rw=randread"], 1)
+                .flooded(Flood { bytes: 64 << 10, is_write: true }),
+            Case::new("200 reads/s", &SLOWLY, 1),
+            Case::new("200 reads/s, reads of 4 KiB beside", &SLOWLY, 1)
+                .flooded(Flood { bytes: 4 << 10, is_write: false }),
+            Case::new("200 reads/s, writes of 4 KiB beside", &SLOWLY, 1)
+                .flooded(Flood { bytes: 4 << 10, is_write: true }),
+            Case::new("200 reads/s, reads of 64 KiB beside", &SLOWLY, 1)
+                .flooded(Flood { bytes: 64 << 10, is_write: false }),
+            Case::new("200 reads/s, writes of 64 KiB beside", &SLOWLY, 1)
+                .flooded(Flood { bytes: 64 << 10, is_write: true }),
         ],
     },
     Group {
         name: "flash",
         about: "everything in a file past the page cache",
         mib: 256,
-        clients_first: false,
+        clients: Clients::Equal,
         disk: None,
         peers: &[QEMU_NONE, ours("ours", ON_FLASH), ours("ours-hat", HAT)],
         fill: &[FILL, Case::new("fill", &["--rw=randread", "--size=256M"], 32)],
@@ -277,7 +312,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "durable",
         about: "a flush after each write",
         mib: 256,
-        clients_first: false,
+        clients: Clients::Equal,
         disk: None,
         peers: &[QEMU_NONE, ours("ours", ON_FLASH), ours("ours-hat", HAT), QEMU, NBDKIT_FILE],
         fill: &[FILL],
@@ -295,7 +330,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "slow",
         about: "a disk of 8 ms, 16 requests at a time; a sixteenth in RAM, a quarter on flash",
         mib: 1024,
-        clients_first: false,
+        clients: Clients::Equal,
         disk: Some(SLOW_DISK),
         peers: &[NO_CACHE, ours("ours", OVER_SLOW), ours("ours-lru", OVER_SLOW_LRU), CACHE_OF_SLOW],
         fill: &[Case::new(
@@ -331,7 +366,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "working-set",
         about: "a disk of 8 ms, 16 requests at a time; all that is read fits flash, an eighth RAM",
         mib: 256,
-        clients_first: false,
+        clients: Clients::Equal,
         disk: Some(SLOW_DISK),
         peers: &[NO_CACHE, ours("ours-lru", OVER_SLOW_LRU), ours("ours", OVER_SLOW)],
         fill: &[Case::new("fill", &["--rw=read", "--bs=64k"], 16)],
@@ -341,7 +376,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "flush",
         about: "64k pages were written to a cache over a disk of 8 ms",
         mib: 256,
-        clients_first: false,
+        clients: Clients::Equal,
         disk: Some(SLOW_DISK),
         peers: &[ours("ours-lru", OVER_SLOW_LRU), ours("ours", OVER_SLOW), CACHE_OF_SLOW],
         fill: &[],

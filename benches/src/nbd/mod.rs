@@ -6,7 +6,8 @@
 //! and the median of the ratios to the first server within a round.
 
 mod fio;
-mod groups;
+pub(crate) mod flood;
+pub(crate) mod groups;
 pub(crate) mod server;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use self::fio::Figures;
-use self::groups::{Case, GROUPS, Group, Peer};
+use self::groups::{Case, Clients, GROUPS, Group, Peer};
 use self::server::{Place, Running};
 use crate::measure::median;
 
@@ -76,16 +77,23 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
                 Some(folder) => tempfile::tempdir_in(folder),
                 None => tempfile::tempdir(),
             }?;
-            let clients_first = group.clients_first && server::can_set_priorities();
-            if group.clients_first && !clients_first {
-                println!("clients do not run before servers: `chrt --fifo` is refused");
+            let mut clients = group.clients;
+            if clients == Clients::Apart && !cpus.contains(',') {
+                println!("{}: skipped: servers and clients need a processor each", group.name);
+                continue;
+            }
+            if clients != Clients::Equal && !server::can_set_priorities() {
+                println!("clients do not run before others: `chrt --fifo` is refused");
+                if clients == Clients::First {
+                    clients = Clients::Equal;
+                }
             }
             let place = Place {
                 folder: folder.path(),
                 cpus,
                 mib: group.mib,
                 thermocline: &thermocline,
-                clients_first,
+                clients,
             };
             println!("{}: {}; servers and clients on processors {cpus}", group.name, group.about);
             run_group(arguments, group, &place)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::groups::Clients;
 use super::text;
 
 /// Place in which servers run.
@@ -15,8 +16,7 @@ pub(crate) struct Place<'a> {
     pub(crate) cpus: &'a str,
     pub(crate) mib: u32,
     pub(crate) thermocline: &'a Path,
-    /// `true` if clients run before servers wherever both want a processor.
-    pub(crate) clients_first: bool,
+    pub(crate) clients: Clients,
 }
 
 /// Runs a program at a real-time priority: a higher one runs first, and what has none runs last.
@@ -35,9 +35,25 @@ pub(super) fn can_set_priorities() -> bool {
 }
 
 impl Place<'_> {
+    /// Return the processors of clients.
+    pub(super) fn client_cpus(&self) -> &str {
+        match (self.clients, self.cpus.rsplit_once(',')) {
+            (Clients::Apart, Some((clients, _))) => clients,
+            (Clients::Apart | Clients::First | Clients::Equal, _) => self.cpus,
+        }
+    }
+
+    /// Return the processors of servers.
+    fn server_cpus(&self) -> &str {
+        match (self.clients, self.cpus.rsplit_once(',')) {
+            (Clients::Apart, Some((_, server))) => server,
+            (Clients::Apart | Clients::First | Clients::Equal, _) => self.cpus,
+        }
+    }
+
     /// Return the command of a client.
     pub(super) fn client(&self, program: &str, priority: &str) -> Command {
-        if !self.clients_first {
+        if self.clients == Clients::Equal || !can_set_priorities() {
             return Command::new(program);
         }
         let [chrt, class] = AT_PRIORITY;
@@ -132,9 +148,15 @@ pub(crate) fn start(
     }
     let log = socket.with_extension("log");
     let [chrt, class] = AT_PRIORITY;
-    let priority: &[&str] = if place.clients_first { &[chrt, class, SERVER_PRIORITY] } else { &[] };
+    let priority: &[&str] = match place.clients {
+        Clients::Equal => &[],
+        Clients::First => &[chrt, class, SERVER_PRIORITY],
+        // The system takes a processor from real-time programs that want all of it, for a twentieth of each
+        // second.
+        Clients::Apart => &["nice", "-n", "-20"],
+    };
     let process = Command::new("taskset")
-        .args(["-c", place.cpus])
+        .args(["-c", place.server_cpus()])
         .args(priority)
         .args(command.split_whitespace().map(|word| place.expand(word, &socket)))
         .stdout(Stdio::null())

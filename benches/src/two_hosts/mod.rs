@@ -19,6 +19,7 @@ use thermocline_trace::PageSize;
 use self::network::Network;
 use self::pair::{Figures, Sizes};
 use crate::measure::median;
+use crate::nbd::groups::Clients;
 use crate::nbd::server::{self, Place};
 use crate::replay::compile;
 
@@ -187,7 +188,7 @@ fn compare(
                 cpus: "0,1",
                 mib,
                 thermocline,
-                clients_first: false,
+                clients: Clients::Equal,
             };
             let run = pair::run(&place, namespace, system, sizes, round_trip, accesses);
             figures.push(run.with_context(|| system.name)?);

@@ -262,15 +262,15 @@ impl<S: Service> Server<S> {
     }
 
     /// Reads what clients have sent, each for its share, until the turn has cost enough. Clients that
-    /// have had less than their share have a turn of their own, if there are any: they are answered before
-    /// the others are read, and a request does not wait for a whole turn behind it.
+    /// lag behind have a turn of their own, if there are any: they are answered before the others are read, and
+    /// a request does not wait for a whole turn behind it.
     fn receive(&mut self) {
         let mut left = TURN_COST;
-        let is_early = self.turns.is_next_early();
+        let is_lagging = self.turns.does_next_lag();
         // Those that come again have had their share of this turn.
         let mut again = vec![];
         while left > 0
-            && self.turns.is_next_early() == is_early
+            && self.turns.does_next_lag() == is_lagging
             && let Some(index) = self.turns.next()
         {
             let Some(connection) = self.connections.get_mut(index) else { continue };

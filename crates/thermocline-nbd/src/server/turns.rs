@@ -3,19 +3,19 @@
 //!
 //! Each client has a time of its own, which runs with the cost of its requests, and the time of all is that
 //! of the client whose turn it was. The client whose time is the earliest is served next, for a share at
-//! most. One that was idle goes on at the time of all, so it cannot save up for later.
+//! most.
 //!
-//! A client whose time is less than a share ahead of the time of all comes before those that are
-//! further: it has had less than its share of this round. Otherwise one that asks for a page now and then would
-//! wait for a share of everybody else each time. Its time runs on as that of any other, and the time of all
-//! does not move with it, so it comes first for a share per round and no more.
+//! A client that asks for little falls behind the time of all, by at most [`LAG_MAX`], and so comes before those
+//! that always have requests. That its time may lag is the point: if it went on at the time of all after each
+//! pause, as those do that pause because they wait for the next of their many requests, it would wait for a share
+//! of each of them.
 //!
-//! * Source: Goyal et al., *Start-time Fair Queuing*, SIGCOMM '96, section 2; the clients that come first are
-//!   the new flows of Hoeiland-Joergensen et al., *FQ-CoDel*, RFC 8290, section 4.1.
-//! * State: 24 bytes per client that waits.
+//! * Source: Goyal et al., *Start-time Fair Queuing*, SIGCOMM '96, section 2.
+//! * State: 17 bytes per client that waits.
 //! * Cost: O(log clients) per share.
 //! * Deviations: (1) the cost is known after the service, so a client's time runs on afterwards; (2) a turn
-//!   serves several clients before any is answered, because system calls cost less together.
+//!   serves several clients before any is answered, because system calls cost less together; (3) the source has a
+//!   client that was idle go on at the time of all: here it may lag.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,6 +30,10 @@ pub(super) const SHARE: u64 = 256 << 10;
 /// millisecond.
 pub(super) const TURN_COST: u64 = 512 << 10;
 
+/// Maximum cost by which a client's time may lag behind the time of all: what it may then have at once before
+/// others that always have requests. Each of these waits for as long: about a third of a millisecond.
+const LAG_MAX: u64 = 4 * SHARE;
+
 /// A client among those that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
@@ -37,15 +41,13 @@ pub(super) struct Standing {
     time: u64,
     /// `true` if it waits for its turn.
     is_waiting: bool,
-    /// `true` if it comes before those that have had their share of this round.
-    is_early: bool,
 }
 
 /// The clients that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Clients by rank: `true` if a client has had its share, then its time, then the client.
-    waiting: BinaryHeap<Reverse<(bool, u64, usize)>>,
+    /// Clients by their time.
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// The time of all.
     now: u64,
 }
@@ -55,28 +57,25 @@ impl Turns {
     pub(super) fn join(&mut self, client: usize, standing: &mut Standing) {
         if !standing.is_waiting {
             standing.is_waiting = true;
-            standing.time = standing.time.max(self.now);
-            standing.is_early = standing.time < self.now + SHARE;
-            self.waiting.push(Reverse((!standing.is_early, standing.time, client)));
+            standing.time = standing.time.max(self.now.saturating_sub(LAG_MAX));
+            self.waiting.push(Reverse((standing.time, client)));
         }
     }
 
     /// Return the next client, which waits no more. It may have gone, or have come after the one
     /// that waited.
     pub(super) fn next(&mut self) -> Option<usize> {
-        self.waiting.pop().map(|Reverse((_, _, client))| client)
+        self.waiting.pop().map(|Reverse((_, client))| client)
     }
 
-    /// Return `true` if the next client comes before those that have had their share of this round.
-    pub(super) fn is_next_early(&self) -> bool {
-        self.waiting.peek().is_some_and(|Reverse((has_had_share, ..))| !has_had_share)
+    /// Return `true` if the next client lags behind the time of all.
+    pub(super) fn does_next_lag(&self) -> bool {
+        self.waiting.peek().is_some_and(|Reverse((time, _))| *time < self.now)
     }
 
     /// Begin a client's turn; `true` if the client waited for it.
     pub(super) fn begin(&mut self, standing: &mut Standing) -> bool {
-        if !standing.is_early {
-            self.now = self.now.max(standing.time);
-        }
+        self.now = self.now.max(standing.time);
         std::mem::take(&mut standing.is_waiting)
     }
 
@@ -165,6 +164,74 @@ mod tests {
     fn one_that_had_its_share_waits_for_the_next_round() {
         let longest = wait_of_one(64, SHARE, 200);
         assert!((32..=128).contains(&longest), "{longest}");
+    }
+
+    /// Have as many clients ask for four shares each, and again `pause` shares of anybody after they had the
+    /// last one; one more asks for a page after every `think` shares. Return the maximum number of shares that
+    /// come before one of its pages.
+    fn wait_beside_those_that_pause(others: usize, pause: usize, think: usize) -> usize {
+        let mut turns = Turns::default();
+        let mut standings = vec![Standing::default(); others + 1];
+        let mut due = vec![0; others + 1];
+        let mut wants = vec![4; others];
+        let (mut longest, mut asked_at) = (0, None);
+        for share in 0..100 * others {
+            for client in (0..others).filter(|&client| due[client] <= share && wants[client] > 0) {
+                turns.join(client, &mut standings[client]);
+            }
+            if due[others] <= share && asked_at.is_none() {
+                asked_at = Some(share);
+                turns.join(others, &mut standings[others]);
+            }
+            let Some(client) = turns.next() else { continue };
+            assert!(turns.begin(&mut standings[client]));
+            if client == others {
+                standings[client].charge(REQUEST_COST.unsigned_abs() * 2);
+                let asked = asked_at.take().expect("it waited");
+                // At first all are new.
+                longest = if share < 10 * others { 0 } else { longest.max(share - asked) };
+                due[client] = share + think;
+                continue;
+            }
+            standings[client].charge(SHARE);
+            wants[client] -= 1;
+            if wants[client] == 0 {
+                (wants[client], due[client]) = (4, share + pause);
+            }
+        }
+        longest
+    }
+
+    #[test]
+    fn one_that_asks_for_little_comes_before_those_that_pause_for_a_moment() {
+        for pause in [1, 10, 30, 60, 100] {
+            for think in [3, 17, 70] {
+                let longest = wait_beside_those_that_pause(64, pause, think);
+                assert!(longest <= 4, "{longest} shares with pauses of {pause} and {think}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_was_idle_for_long_saves_up_little() {
+        let mut turns = Turns::default();
+        let mut standings = [Standing::default(); 2];
+        for _ in 0..1_000 {
+            turns.join(0, &mut standings[0]);
+            assert_eq!(turns.next(), Some(0));
+            turns.begin(&mut standings[0]);
+            standings[0].charge(SHARE);
+        }
+        let mut had_first = 0;
+        turns.join(0, &mut standings[0]);
+        turns.join(1, &mut standings[1]);
+        while turns.next() == Some(1) {
+            turns.begin(&mut standings[1]);
+            standings[1].charge(SHARE);
+            turns.join(1, &mut standings[1]);
+            had_first += SHARE;
+        }
+        assert!(had_first <= LAG_MAX + 2 * SHARE, "{had_first}");
     }
 
     #[test]
