@@ -232,6 +232,7 @@ pub(super) const GROUPS: &[Group] = &[
             Case::new("hit 70/30 d1", &["--rw=randrw", "--rwmixread=70"], 1),
             Case::new("hit 70/30 d32", &["--rw=randrw", "--rwmixread=70"], 32),
             Case::new("sequential read d8", &["--rw=read", "--bs=256k"], 8),
+            Case::new("sequential write d8", &["--rw=write", "--bs=256k"], 8),
         ],
     },
     Group {
