@@ -229,9 +229,55 @@ fn what_does_not_fit_several_shards_is_refused_with_a_remedy() {
         other.set("shards", shards).refused(&[], &words);
     }
     other.set("shards", 12).refused(&[], &["`shards`", "use fewer"]);
-    other.set("shards", 2).set("shadow", vec!["lru"]).refused(&[], &["`shards` is 2", "shadow"]);
-    other.unset("shadow").set("record.path", "a.csv.zst").refused(&[], &["[record]"]);
+    other.set("shards", 2).set("record.path", "a.csv.zst");
+    other.refused(&[], &["`shards` is 2", "[record]"]);
     cache.set("shards", 2);
     let engine = cache.start();
     assert_eq!(engine.client().read(0, 4096).unwrap(), [5; 4096], "nothing was changed");
+}
+
+/// Read pages of all the export, some far more often than others.
+fn read_skewed(engine: &Engine, random: &mut SplitMix64, count: u64) {
+    let mut client = engine.client();
+    for _ in 0..count {
+        // The least of three numbers.
+        let page = [2816; 3].map(|pages| random.below(pages)).into_iter().min().unwrap_or(0);
+        client.read(u64::from(page) * 4096, 4096).unwrap();
+    }
+}
+
+#[test]
+fn shadows_see_the_accesses_of_all_shards() {
+    let mut cache = of_two();
+    cache.set("policy.name", "lru-inclusive").set("shadow_sample", 1.0);
+    let engine = cache.set("shadow", vec!["lru:ram=2x"]).start();
+    let mut random = SplitMix64::new(17);
+    read_skewed(&engine, &mut random, 4_000);
+    let status = wait_for_sum(&engine, 4_000, accesses);
+    let [twice, own] = &status["shadows"].as_array().unwrap()[..] else { panic!("{status}") };
+    assert_eq!(own["name"], "lru-inclusive");
+    assert_eq!((&own["accesses"], &own["sampled_accesses"]), (&4_000.into(), &4_000.into()));
+    // The policy that runs is simulated with each access of each shard, so it finds what that does.
+    for tier in ["ram", "flash"] {
+        let hits = status["accesses"]["read"][tier].as_u64().unwrap() as f64;
+        let ratio = own[format!("{tier}_hit_ratio")].as_f64().unwrap();
+        assert!(hits > 100.0 && (ratio * 4_000.0 - hits).abs() < 1e-6, "{tier}: {ratio}, {hits}");
+    }
+    let ratio = |shadow: &Value| shadow["ram_hit_ratio"].as_f64().unwrap();
+    assert!(ratio(twice) > ratio(own), "{status}");
+
+    // All shards take another list over.
+    assert!(engine.reload(cache.set("shadow", vec!["lru:ram=2x", "face-gsc"])));
+    engine.wait_for("both shards to have it", || {
+        read_skewed(&engine, &mut random, 40);
+        let status: Value = serde_json::from_str(&engine.get("/status")).unwrap();
+        let shadows = status["shadows"].as_array().unwrap();
+        let of = |name: &str| {
+            let one = shadows.iter().find(|one| one["name"] == name);
+            one.map_or(0, |one| one["sampled_accesses"].as_u64().unwrap())
+        };
+        let [twice, new] = [of("lru:ram=2x"), of("face-gsc")];
+        (new > 0 && twice > 4_000 && accesses(&status) == twice).then_some(())
+    });
+    engine.stop();
 }

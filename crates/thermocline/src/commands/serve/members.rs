@@ -25,11 +25,9 @@ impl Config {
     /// Refuses what several shards cannot serve.
     pub(super) fn check_shards(&self) -> Result<()> {
         let shards = self.shards.get();
-        for (key, is_given) in [
-            ("backing.nbd", self.backing.nbd.is_some()),
-            ("shadow", !self.shadow.is_empty()),
-            ("[record]", self.record.is_some()),
-        ] {
+        for (key, is_given) in
+            [("backing.nbd", self.backing.nbd.is_some()), ("[record]", self.record.is_some())]
+        {
             ensure!(
                 shards == 1 || !is_given,
                 "`shards` is {shards}, and {key} is for one shard: leave one of them out"
@@ -207,7 +205,7 @@ impl Seat {
     /// Takes over a configuration that the first shard took over.
     fn take_news(&mut self, thread: usize, service: &mut Service) {
         let Some(config) = self.volume.news.take(thread) else { return };
-        match take_over(&config, None, service, &self.instruments) {
+        match take_over(&config, service, &self.instruments) {
             Ok(()) => self.cleaning = config.cleaning,
             Err(error) => {
                 let error = format!("{error:#}");

@@ -10,7 +10,7 @@ use tracing::{error, info, warn};
 use super::changes::Changes;
 use super::config::{self, Config, Volumes};
 use super::instruments::Instruments;
-use super::shadows::{self, Wanted, Watching};
+use super::shadows::{self, Watching};
 use super::volume::Seat;
 use super::{Service, Serving, listening};
 
@@ -100,8 +100,7 @@ fn change(config: &Config, seat: &mut Seat, exports: &mut Exports<Service>) -> R
         seat.volume.departure.cancel(),
         "the volume is being removed: read the configuration again when it is gone"
     );
-    let shadows = shadows::options(config)?;
-    take_over(config, Some(shadows), exports.service_mut(seat.place), &seat.instruments)?;
+    take_over(config, exports.service_mut(seat.place), &seat.instruments)?;
     seat.cleaning = config.cleaning;
     seat.volume.news.tell(config);
     Ok(())
@@ -111,7 +110,6 @@ fn change(config: &Config, seat: &mut Seat, exports: &mut Exports<Service>) -> R
 /// over all can, because they are alike.
 pub(super) fn take_over(
     config: &Config,
-    shadow_options: Option<Vec<Wanted>>,
     service: &mut Service,
     instruments: &Instruments,
 ) -> Result<()> {
@@ -125,8 +123,7 @@ pub(super) fn take_over(
     let shards = u32::from(shard.options().share.map.number().get());
     let policy = config.policy_options()?;
     let rating = config.flash_rated_written_bytes()?;
-    let shadow_options = shadow_options.unwrap_or_default();
-    let shadows = Watching::new(shadow_options, config, shard.options())?;
+    let shadows = Watching::new(shadows::options(config)?, config, shard.options())?;
     let given: Vec<_> =
         policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let current = &shard.options().policy;

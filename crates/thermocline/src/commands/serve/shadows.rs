@@ -8,7 +8,7 @@ use thermocline_core::WriteMiss;
 use thermocline_core::config::Values;
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_engine::Options;
-use thermocline_engine::shadow::{ShadowOptions, Shadows};
+use thermocline_engine::shadow::{Estimate, ShadowOptions, Shadows};
 use thermocline_lab::{TierSize, find_policy};
 
 use super::config::Config;
@@ -28,8 +28,21 @@ pub(crate) struct Watching {
     adoptions: Vec<Adoption>,
 }
 
+impl Wanted {
+    /// Return the shadow that one of so many shards has: they have equal parts of RAM and flash.
+    fn of_shard(&self, shards: u32) -> ShadowOptions {
+        let ShadowOptions { ram_pages, flash_pages, .. } = self.options;
+        ShadowOptions {
+            ram_pages: (ram_pages / shards).max(1),
+            // A tier that is there stays there.
+            flash_pages: (flash_pages / shards).max(flash_pages.min(1)),
+            ..self.options.clone()
+        }
+    }
+}
+
 impl Watching {
-    /// Shadows that have seen nothing yet, if any are wanted.
+    /// Create shadows of a shard, if any are wanted: each has the shard's part of the sizes.
     ///
     /// # Errors
     /// A shadow that cannot be.
@@ -43,8 +56,9 @@ impl Watching {
         if wanted.is_empty() {
             return Ok(None);
         }
+        let shards = u32::from(options.share.map.number().get());
         let build = |wanted: &[Wanted]| {
-            let all = wanted.iter().map(|one| one.options.clone()).collect();
+            let all = wanted.iter().map(|one| one.of_shard(shards)).collect();
             Shadows::new(all, options.backing_pages, config.shadow_sample, costs)
         };
         let shadows = match running(config, &wanted)? {
@@ -76,6 +90,42 @@ impl Watching {
     pub(crate) fn status(&self) -> Vec<ShadowStatus> {
         let estimates = self.shadows.estimates().into_iter().zip(&self.adoptions);
         estimates.map(|(one, adoption)| ShadowStatus::new(one, adoption.clone())).collect()
+    }
+}
+
+impl ShadowStatus {
+    /// Result of a shadow, and the steps to adopt it.
+    pub(crate) fn new(estimate: Estimate, adoption: Adoption) -> Self {
+        Self {
+            name: estimate.label,
+            accesses: estimate.accesses,
+            sample: estimate.rate,
+            sampled_accesses: estimate.sampled_accesses,
+            ram_hit_ratio: estimate.ram_hit_ratio,
+            flash_hit_ratio: estimate.flash_hit_ratio,
+            flash_writes_per_access: estimate.flash_writes_per_access,
+            disk_transfers_per_access: estimate.disk_transfers_per_access,
+            io_ms_per_access: estimate.io_ms_per_access,
+            adoption,
+        }
+    }
+
+    /// Add what the same shadow found in another shard.
+    pub(super) fn add(&mut self, other: &Self) {
+        let accesses = self.accesses + other.accesses;
+        let part = if accesses == 0 { 0.0 } else { other.accesses as f64 / accesses as f64 };
+        for (one, other) in [
+            (&mut self.ram_hit_ratio, other.ram_hit_ratio),
+            (&mut self.flash_hit_ratio, other.flash_hit_ratio),
+            (&mut self.flash_writes_per_access, other.flash_writes_per_access),
+            (&mut self.disk_transfers_per_access, other.disk_transfers_per_access),
+            (&mut self.io_ms_per_access, other.io_ms_per_access),
+        ] {
+            *one += (other - *one) * part;
+        }
+        self.accesses = accesses;
+        self.sampled_accesses += other.sampled_accesses;
+        self.sample = self.sample.max(other.sample);
     }
 }
 

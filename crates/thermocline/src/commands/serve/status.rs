@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thermocline_core::{Choosing, Switch, Tier};
 use thermocline_engine::figures::{Figure, Value};
-use thermocline_engine::shadow::Estimate;
 
 use super::mirrored::MirrorStatus;
 
@@ -519,24 +518,6 @@ impl Figures {
     }
 }
 
-impl ShadowStatus {
-    /// Result of a shadow, and the steps to adopt it.
-    pub(crate) fn new(estimate: Estimate, adoption: Adoption) -> Self {
-        Self {
-            name: estimate.label,
-            accesses: estimate.accesses,
-            sample: estimate.rate,
-            sampled_accesses: estimate.sampled_accesses,
-            ram_hit_ratio: estimate.ram_hit_ratio,
-            flash_hit_ratio: estimate.flash_hit_ratio,
-            flash_writes_per_access: estimate.flash_writes_per_access,
-            disk_transfers_per_access: estimate.disk_transfers_per_access,
-            io_ms_per_access: estimate.io_ms_per_access,
-            adoption,
-        }
-    }
-}
-
 impl Status {
     /// Adds what another shard of the same export says.
     pub(crate) fn add(&mut self, other: &Self) {
@@ -563,6 +544,14 @@ impl Status {
             one.value += other.value;
         }
         self.figures.add(&other.figures);
+        self.shadow_sample = self.shadow_sample.max(other.shadow_sample);
+        // After a reload, one shard has other shadows a moment earlier than the next.
+        self.shadow_start_s = self.shadow_start_s.max(other.shadow_start_s);
+        for (one, other) in self.shadows.iter_mut().zip(&other.shadows) {
+            if one.name == other.name {
+                one.add(other);
+            }
+        }
     }
 
     /// Combine the snapshots of an export's shards.
@@ -620,6 +609,24 @@ mod tests {
         assert_eq!(regret(vec![own, shadow(Takes::Reload, 7.0, 10)]), Some(0.0));
         assert_eq!(regret(vec![better, shadow(Takes::Nothing, 0.0, 0)]), None);
         assert_eq!(regret(vec![]), None);
+    }
+
+    #[test]
+    fn a_shadow_of_several_shards_counts_their_accesses() {
+        let of = |accesses, ratio| ShadowStatus {
+            accesses,
+            sampled_accesses: accesses / 2,
+            ram_hit_ratio: ratio,
+            io_ms_per_access: 10.0 * ratio,
+            ..ShadowStatus::default()
+        };
+        let status = |shadow: ShadowStatus| Status { shadows: vec![shadow], ..Status::default() };
+        let shards = [of(0, 0.0), of(300, 0.2), of(100, 0.6)].map(status);
+        let all = Status::of_shards(shards.into_iter()).unwrap();
+        let [shadow] = &all.shadows[..] else { panic!("{:?}", all.shadows) };
+        assert_eq!((shadow.accesses, shadow.sampled_accesses), (400, 200));
+        assert!((shadow.ram_hit_ratio - 0.3).abs() < 1e-12, "{shadow:?}");
+        assert!((shadow.io_ms_per_access - 3.0).abs() < 1e-12, "{shadow:?}");
     }
 
     #[test]
