@@ -115,3 +115,34 @@ fn a_recording_that_cannot_be_written_is_refused_at_the_start() {
     cache.set("record.path", "absent/accesses.csv.zst").refused(&[], &["`record.path`", "absent"]);
     cache.set("record.size", 0).refused(&[], &["[record]", "at least 1"]);
 }
+
+#[test]
+fn shards_record_to_one_file() {
+    let mut cache = cache("lru");
+    cache.set("shards", 2);
+    let engine = cache.start();
+    let path = cache.path("accesses.csv.zst");
+    let half = std::thread::scope(|scope| {
+        let threads = [1500, 2500].map(|requests| {
+            let mut client = engine.client();
+            scope.spawn(move || work(&mut client, requests))
+        });
+        threads.map(|thread| thread.join().unwrap()).iter().sum::<u64>()
+    });
+    engine.wait_for("all to be written", || (recorded(&path) == half).then_some(()));
+    let status = engine.status();
+    assert_eq!(status["recording"]["accesses"].as_u64(), Some(half));
+    assert_eq!(status["recording"]["missing_accesses"], 0);
+
+    // Another file: no shard records to the former one any more.
+    assert!(engine.reload(cache.set("record.path", "others.csv.zst")));
+    engine.wait_for("both shards to record there", || {
+        let before = recorded(&path);
+        work(&mut engine.client(), 40);
+        (recorded(&path) == before).then_some(())
+    });
+    let kept = recorded(&path);
+    engine.stop();
+    assert_eq!(recorded(&path), kept);
+    assert!(recorded(&cache.path("others.csv.zst")) > 0);
+}

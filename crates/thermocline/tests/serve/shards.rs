@@ -229,8 +229,6 @@ fn what_does_not_fit_several_shards_is_refused_with_a_remedy() {
         other.set("shards", shards).refused(&[], &words);
     }
     other.set("shards", 12).refused(&[], &["`shards`", "use fewer"]);
-    other.set("shards", 2).set("record.path", "a.csv.zst");
-    other.refused(&[], &["`shards` is 2", "[record]"]);
     cache.set("shards", 2);
     let engine = cache.start();
     assert_eq!(engine.client().read(0, 4096).unwrap(), [5; 4096], "nothing was changed");

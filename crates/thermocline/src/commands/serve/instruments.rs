@@ -16,7 +16,7 @@ use super::config::{Config, Record};
 use super::devices::AnyDriver;
 use super::kept_note::Note;
 use super::mirrored::MirrorStatus;
-use super::record::Recording;
+use super::record::{Recorders, Recording};
 use super::shadows::{Wanted, Watching};
 use super::status::{
     ChoosingStatus, DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier,
@@ -30,6 +30,7 @@ const INCIDENT_ENDS: Duration = Duration::from_mins(1);
 pub(crate) struct Instruments {
     latencies: Shared<Latencies>,
     observed: Shared<Observed>,
+    recorders: Recorders,
     start: Instant,
     /// The name of the export.
     export: String,
@@ -99,7 +100,8 @@ pub(crate) struct ClientActivity {
 }
 
 impl Instruments {
-    /// Watch a shard. If its flash fails, this informs the note.
+    /// Watch a shard; the others of the volume have the same `recorders`. If its flash fails, this informs the
+    /// note.
     ///
     /// # Errors
     /// A shadow that cannot be, or a file that cannot be written.
@@ -107,6 +109,7 @@ impl Instruments {
         config: &Config,
         shadows: Vec<Wanted>,
         note: Option<Arc<Note>>,
+        recorders: &Recorders,
         shard: &mut Shard,
     ) -> Result<Self> {
         let shadows = Watching::new(shadows, config, shard.options())?;
@@ -116,6 +119,7 @@ impl Instruments {
         let instruments = Self {
             latencies: Shared::default(),
             observed: Arc::clone(&observed),
+            recorders: recorders.clone(),
             start: Instant::now(),
             export: config.nbd.export.clone(),
             has_flash: config.flash.is_some(),
@@ -243,14 +247,20 @@ impl Instruments {
             if path == section.map(|section| &section.path) {
                 observed.recording = None;
             }
-            observed.recording =
-                section.map(|section| Recording::start(section, options)).transpose()?;
+            observed.recording = match section {
+                Some(section) => Some(self.recorders.record(section, options)?),
+                None => {
+                    self.recorders.close();
+                    None
+                }
+            };
         }
         Ok(())
     }
 
     /// Writes what was recorded, and records no longer.
     pub(crate) fn end_recording(&self) {
+        self.recorders.close();
         lock(&self.observed).recording = None;
     }
 

@@ -25,14 +25,10 @@ impl Config {
     /// Refuses what several shards cannot serve.
     pub(super) fn check_shards(&self) -> Result<()> {
         let shards = self.shards.get();
-        for (key, is_given) in
-            [("backing.nbd", self.backing.nbd.is_some()), ("[record]", self.record.is_some())]
-        {
-            ensure!(
-                shards == 1 || !is_given,
-                "`shards` is {shards}, and {key} is for one shard: leave one of them out"
-            );
-        }
+        ensure!(
+            shards == 1 || self.backing.nbd.is_none(),
+            "`shards` is {shards}, and backing.nbd is for one shard: leave one of them out"
+        );
         Ok(())
     }
 

@@ -3,23 +3,24 @@
 //! Accesses gather in a batch. A full one goes into a bounded queue, from which a thread of its own
 //! writes. If there is no room the batch is dropped, counted, and the trace says so where it happened;
 //! the serving thread never waits.
+//!
+//! Several shards of a volume record to the same files: each has a queue's end, and the thread that writes puts
+//! their accesses in the order of time ([`writing`]).
+
+mod writing;
 
 use std::fmt;
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use thermocline_core::{Nanos, Op};
 use thermocline_engine::{Event, Options};
-use thermocline_trace::Recorder;
 use tracing::{error, info};
 
+use self::writing::{Files, Progress};
 use super::config::Record;
 use super::status::RecordingStatus;
 
@@ -27,21 +28,43 @@ use super::status::RecordingStatus;
 const BATCH_RUNS: usize = 4096;
 /// Batches that wait to be written, at most.
 const QUEUE_BATCHES: usize = 64;
-/// Longest time that accesses wait for their frame to fill: a `kill -9` loses no more than that.
-const FRAME_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A recording that goes on.
+/// The recording of a volume, for all its shards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorders(Arc<Mutex<Option<Running>>>);
+
+/// A recording that shards may join.
+#[derive(Debug)]
+struct Running {
+    section: Record,
+    writer: Arc<Writer>,
+    /// Numbers of the shards that have joined it.
+    joined: Vec<usize>,
+    /// Closed when the thread that writes has ended.
+    life: Receiver<()>,
+}
+
+/// The thread that writes, until the last shard has left it.
+#[derive(Debug)]
+struct Writer {
+    queue: Option<SyncSender<Batch>>,
+    thread: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+    start: Instant,
+}
+
+/// The part of a recording that a shard has.
 pub(crate) struct Recording {
     section: Record,
+    shard: usize,
+    /// `true` if other shards record to the same files.
+    has_others: bool,
     batch: Batch,
     /// `true` if the last run may be continued by the next access.
     is_run_open: bool,
     /// When the request came whose accesses come now.
     at: Nanos,
-    start: Instant,
-    queue: Option<SyncSender<Batch>>,
-    writer: Option<JoinHandle<()>>,
-    progress: Arc<Progress>,
+    writer: Arc<Writer>,
     accesses: u64,
     missing_accesses: u64,
     bypasses: u64,
@@ -50,9 +73,12 @@ pub(crate) struct Recording {
 /// Accesses handed to the writing thread in one message.
 #[derive(Debug, Default)]
 struct Batch {
+    shard: usize,
+    /// No later access of this shard is older.
+    until: Nanos,
     /// Accesses that were dropped before these.
     missing_accesses: u64,
-    /// Accesses so far that the policy was not asked about.
+    /// Accesses of the shard so far that the policy was not asked about.
     bypasses: u64,
     runs: Vec<Run>,
 }
@@ -68,53 +94,134 @@ struct Run {
 
 const WRITE_BIT: u32 = 1 << 31;
 
-/// How far the writer is.
-#[derive(Debug, Default)]
-struct Progress {
-    written_bytes: AtomicU64,
-    has_failed: AtomicBool,
-}
-
-impl Recording {
-    /// Begins a recording; a file that is there already is kept under another name.
+impl Recorders {
+    /// Begin the recording that the section says, or join the one that another shard began. A file that is there
+    /// already is kept under another name.
     ///
     /// # Errors
     /// If the file cannot be made.
-    pub(crate) fn start(section: &Record, options: &Options) -> Result<Self> {
-        let context = || format!("`record.path`: cannot write `{}`", section.path.display());
-        let progress = Arc::new(Progress::default());
-        let files = Files {
-            section: section.clone(),
-            about: about(options),
-            page_bytes: options.page_bytes.into(),
-            progress: Arc::clone(&progress),
-            bytes_before: 0,
-        };
-        let first = files.begin().with_context(context)?;
-        let (queue, batches) = sync_channel(QUEUE_BATCHES);
-        let writer = std::thread::Builder::new()
-            .name("recorder".into())
-            .spawn(move || files.write(first, &batches))
-            .context("cannot start the recorder's thread")?;
-        info!(path = %section.path.display(), "recording accesses");
-        Ok(Self::new(section.clone(), queue, Some(writer), progress))
+    pub(crate) fn record(&self, section: &Record, options: &Options) -> Result<Recording> {
+        let shard = usize::from(options.share.index);
+        let mut running = self.lock();
+        if let Some(running) = running.as_mut()
+            && running.section == *section
+            && !running.joined.contains(&shard)
+            && !running.writer.progress.has_failed()
+        {
+            running.joined.push(shard);
+            let writer = Arc::clone(&running.writer);
+            return Ok(Recording::new(section, shard, true, writer));
+        }
+        let former = running.take().map(Running::leave);
+        let former = former.filter(|former| former.path == section.path);
+        let shards = usize::from(options.share.map.number().get());
+        let (writer, life) = Writer::start(section, options, shards, former)?;
+        let writer = Arc::new(writer);
+        let recording = Recording::new(section, shard, shards > 1, Arc::clone(&writer));
+        *running = Some(Running { section: section.clone(), writer, joined: vec![shard], life });
+        Ok(recording)
     }
 
-    fn new(
-        section: Record,
-        queue: SyncSender<Batch>,
-        writer: Option<JoinHandle<()>>,
-        progress: Arc<Progress>,
-    ) -> Self {
+    /// Let no other shard join.
+    pub(crate) fn close(&self) {
+        drop(self.lock().take().map(Running::leave));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A recording that may still be written to its file.
+#[derive(Debug)]
+struct Former {
+    path: std::path::PathBuf,
+    life: Receiver<()>,
+}
+
+impl Running {
+    /// Leave the writer to the shards that have joined.
+    fn leave(self) -> Former {
+        drop(self.writer);
+        Former { path: self.section.path, life: self.life }
+    }
+}
+
+impl Former {
+    /// Return `true` if its file is complete.
+    fn has_ended(&self) -> bool {
+        self.life.try_recv() == Err(TryRecvError::Disconnected)
+    }
+}
+
+impl Writer {
+    /// Begin the file, and start the thread.
+    ///
+    /// # Errors
+    /// If the file cannot be made. If a former recording still has the file, the thread makes it later, and logs
+    /// an error.
+    fn start(
+        section: &Record,
+        options: &Options,
+        shards: usize,
+        former: Option<Former>,
+    ) -> Result<(Self, Receiver<()>)> {
+        let context = || format!("`record.path`: cannot write `{}`", section.path.display());
+        let progress = Arc::new(Progress::default());
+        let files = Files::new(section, options, Arc::clone(&progress));
+        let former = former.filter(|former| !former.has_ended());
+        let first = match former {
+            // Two recordings in one file would rename each other's.
+            Some(_) => None,
+            None => Some(files.begin().with_context(context)?),
+        };
+        let (queue, batches) = sync_channel(QUEUE_BATCHES);
+        let (alive, life) = sync_channel(0);
+        let thread = std::thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || {
+                if let Some(former) = former {
+                    // Nothing is ever sent: this waits for its end.
+                    former.life.recv().unwrap_or_default();
+                }
+                files.write(first, shards, &batches);
+                drop(alive);
+            })
+            .context("cannot start the recorder's thread")?;
+        info!(path = %section.path.display(), "recording accesses");
+        let writer =
+            Self { queue: Some(queue), thread: Some(thread), progress, start: Instant::now() };
+        Ok((writer, life))
+    }
+
+    /// Return the time since the recording began.
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Drop for Writer {
+    /// Waits until everything is written.
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!("the recorder's thread panicked");
+        }
+    }
+}
+
+impl Recording {
+    fn new(section: &Record, shard: usize, has_others: bool, writer: Arc<Writer>) -> Self {
         Self {
-            section,
+            section: section.clone(),
+            shard,
+            has_others,
             batch: Batch::new(),
             is_run_open: false,
             at: Nanos(0),
-            start: Instant::now(),
-            queue: Some(queue),
             writer,
-            progress,
             accesses: 0,
             missing_accesses: 0,
             bypasses: 0,
@@ -140,8 +247,7 @@ impl Recording {
     /// Note that a request begins.
     #[inline]
     fn request(&mut self) {
-        let elapsed_ns = self.start.elapsed().as_nanos();
-        self.at = Nanos(u64::try_from(elapsed_ns).unwrap_or(u64::MAX));
+        self.at = self.writer.now();
         self.is_run_open = false;
     }
 
@@ -172,18 +278,16 @@ impl Recording {
         self.is_run_open = false;
     }
 
-    /// Gives the writer what there is, if it has room.
+    /// Gives the writer what there is, if it has room. If there are other shards, nothing matters, too: their
+    /// accesses wait until it is known that none of this one is older.
     pub(crate) fn hand_over(&mut self) {
         self.is_run_open = false;
-        if self.batch.is_empty() {
+        if !self.has_others && self.batch.runs.is_empty() && self.batch.missing_accesses == 0 {
             return;
         }
-        self.batch.bypasses = self.bypasses;
         let batch = std::mem::replace(&mut self.batch, Batch::new());
-        let refused = match &self.queue {
-            Some(queue) => queue.try_send(batch).err(),
-            None => return,
-        };
+        let batch = self.addressed(batch);
+        let refused = self.writer.queue.as_ref().and_then(|queue| queue.try_send(batch).err());
         let Some(refused) = refused else { return };
         // The buffer is used again; what was in it is missing from here on.
         let (std::sync::mpsc::TrySendError::Full(mut batch)
@@ -195,6 +299,12 @@ impl Recording {
         self.batch = batch;
     }
 
+    /// Return a batch that says whose it is, and of which time.
+    fn addressed(&self, batch: Batch) -> Batch {
+        let (shard, until, bypasses) = (self.shard, self.writer.now(), self.bypasses);
+        Batch { shard, until, bypasses, ..batch }
+    }
+
     /// Return the state of the recording.
     pub(crate) fn status(&self) -> RecordingStatus {
         RecordingStatus {
@@ -202,27 +312,33 @@ impl Recording {
             accesses: self.accesses,
             missing_accesses: self.missing_accesses,
             bypasses: self.bypasses,
-            written_bytes: self.progress.written_bytes.load(Ordering::Relaxed),
-            has_failed: self.progress.has_failed.load(Ordering::Relaxed),
+            written_bytes: self.writer.progress.written_bytes(),
+            has_failed: self.writer.progress.has_failed(),
         }
     }
 }
 
 impl Drop for Recording {
-    /// Writes what there is.
+    /// Writes what there is. The last shard waits until all of it is in the file.
     fn drop(&mut self) {
-        self.batch.bypasses = self.bypasses;
         let batch = std::mem::take(&mut self.batch);
-        if let Some(queue) = self.queue.take() {
+        let batch = Batch { until: Nanos(u64::MAX), ..self.addressed(batch) };
+        if let Some(queue) = &self.writer.queue {
             // Nobody is served meanwhile, or a new configuration is being read: this may wait. A writer
             // that failed has said so.
             drop(queue.send(batch));
         }
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
-            error!("the recorder's thread panicked");
-        }
+    }
+}
+
+impl RecordingStatus {
+    /// Add what another shard recorded, to the same files.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.accesses += other.accesses;
+        self.missing_accesses += other.missing_accesses;
+        self.bypasses += other.bypasses;
+        self.written_bytes = self.written_bytes.max(other.written_bytes);
+        self.has_failed |= other.has_failed;
     }
 }
 
@@ -236,10 +352,6 @@ impl Batch {
     fn new() -> Self {
         Self { runs: Vec::with_capacity(BATCH_RUNS), ..Self::default() }
     }
-
-    const fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.missing_accesses == 0
-    }
 }
 
 impl Run {
@@ -252,163 +364,32 @@ impl Run {
     }
 }
 
-/// The files of a recording, one after the other.
-struct Files {
-    section: Record,
-    /// Description of the trace, for people who look into the file.
-    about: String,
-    page_bytes: u64,
-    progress: Arc<Progress>,
-    /// Bytes of the files before the current one.
-    bytes_before: u64,
-}
-
-impl Files {
-    /// Writes batches until there will be no more.
-    fn write(mut self, first: Recorder<File>, batches: &Receiver<Batch>) {
-        if let Err(error) = self.write_all(first, batches) {
-            self.progress.has_failed.store(true, Ordering::Relaxed);
-            let path = self.section.path.display();
-            error!(%path, %error, "stopped recording: cannot write the file");
-        }
-    }
-
-    fn write_all(
-        &mut self,
-        mut recorder: Recorder<File>,
-        batches: &Receiver<Batch>,
-    ) -> io::Result<()> {
-        let mut bypasses = 0;
-        let mut frame_due = None;
-        loop {
-            match next(batches, frame_due) {
-                Next::Batch(batch) => {
-                    bypasses = batch.bypasses;
-                    self.append(&mut recorder, &batch)?;
-                    let is_open = recorder.is_frame_open();
-                    frame_due = is_open
-                        .then(|| frame_due.unwrap_or_else(|| Instant::now() + FRAME_INTERVAL));
-                }
-                Next::FrameDue => {
-                    recorder.end_frame()?;
-                    frame_due = None;
-                }
-                Next::End => return self.end(recorder, bypasses),
-            }
-            let written_bytes = self.bytes_before + recorder.written_bytes();
-            self.progress.written_bytes.store(written_bytes, Ordering::Relaxed);
-            if recorder.written_bytes() >= self.section.size.0 {
-                self.end(recorder, bypasses)?;
-                recorder = self.begin()?;
-                frame_due = None;
-            }
-        }
-    }
-
-    fn append(&self, recorder: &mut Recorder<File>, batch: &Batch) -> io::Result<()> {
-        if batch.missing_accesses > 0 {
-            recorder.gap(batch.missing_accesses)?;
-        }
-        for run in &batch.runs {
-            let offset = run.page * self.page_bytes;
-            let length = u64::from(run.pages()) * self.page_bytes;
-            recorder.request(run.at, run.op(), offset, length)?;
-        }
-        Ok(())
-    }
-
-    /// Makes the file, after the older ones have moved on.
-    fn begin(&self) -> io::Result<Recorder<File>> {
-        move_on(&self.section.path, self.section.files)?;
-        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let began = format!("begun {} s after 1970, UTC", began.as_secs());
-        let file = File::create_new(&self.section.path)?;
-        Recorder::new(file, "cache", &[&self.about, &began])
-    }
-
-    /// Says in the file that nothing is missing at its end.
-    fn end(&mut self, mut recorder: Recorder<File>, bypasses: u64) -> io::Result<()> {
-        recorder.comment(&format!(
-            "the end of this file; {bypasses} page accesses so far passed the policy by and are not in it"
-        ))?;
-        let (file, written_bytes) = recorder.finish()?;
-        file.sync_all()?;
-        self.bytes_before += written_bytes;
-        self.progress.written_bytes.store(self.bytes_before, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-enum Next {
-    Batch(Batch),
-    FrameDue,
-    End,
-}
-
-fn next(batches: &Receiver<Batch>, frame_due: Option<Instant>) -> Next {
-    let Some(due) = frame_due else { return batches.recv().map_or(Next::End, Next::Batch) };
-    match batches.recv_timeout(due.saturating_duration_since(Instant::now())) {
-        Ok(batch) => Next::Batch(batch),
-        Err(RecvTimeoutError::Timeout) => Next::FrameDue,
-        Err(RecvTimeoutError::Disconnected) => Next::End,
-    }
-}
-
-/// Describe an engine in one line.
-fn about(options: &Options) -> String {
-    format!(
-        "page accesses of an engine as its policy saw them; policy {}, pages of {} B, {} in RAM, {} on flash, {} on disk",
-        options.policy.entry.name,
-        options.page_bytes,
-        options.ram_pages,
-        options.flash_pages,
-        options.backing_pages
-    )
-}
-
-/// Renames `path` to `path.1`, that to `path.2` and so on; of all only `files` are kept, the one to
-/// come among them.
-fn move_on(path: &Path, files: u32) -> io::Result<()> {
-    for number in (1..files).rev() {
-        let (from, to) = (numbered(path, number - 1), numbered(path, number));
-        match std::fs::rename(from, to) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    if number == 0 {
-        return path.to_owned();
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{number}"));
-    name.into()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::num::NonZeroU16;
+    use std::path::Path;
+    use std::time::Duration;
 
     use thermocline_core::random::{Draws as _, SplitMix64};
     use thermocline_core::registry::{self, Depth, Future, PolicyEntry};
     use thermocline_core::{Clients, Tier};
     use thermocline_engine::driver::memory::MemoryDriver;
-    use thermocline_engine::{Counters, Engine, PolicyOptions, Request, Shard};
+    use thermocline_engine::{Counters, Engine, PolicyOptions, Request, Shard, ShardMap};
     use thermocline_lab::spec::{HierarchySpec, TierSpec};
     use thermocline_lab::{RunOptions, Summary, TierSize, Watch, configurations};
     use thermocline_trace::{CompiledTrace, PageSize, ReadCounts, ReadOptions, Reader, Requests};
 
+    use super::writing::numbered;
     use super::*;
     use crate::bytes::Bytes;
 
     const PAGE: u64 = 4096;
     const DISK_PAGES: u32 = 4096;
+
+    /// Begin a recording of one shard.
+    fn start(section: &Record, options: &Options) -> Result<Recording> {
+        Recorders::default().record(section, options)
+    }
 
     fn section(folder: &Path, size: u64, files: u32) -> Record {
         Record { path: folder.join("a.csv.zst"), size: Bytes(size), files }
@@ -453,7 +434,7 @@ mod tests {
         let bytes = usize::try_from(options.size_bytes()).unwrap();
         let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), bytes);
         let mut engine = Engine::new(shard, driver);
-        let recording = Recording::start(section, options).unwrap();
+        let recording = start(section, options).unwrap();
         let recording = Arc::new(Mutex::new(Some(recording)));
         let seen = Arc::clone(&recording);
         engine.shard_mut().observe(Box::new(move |event| {
@@ -488,11 +469,11 @@ mod tests {
             }
         }
         let recording = recording.lock().unwrap().take().unwrap();
-        let progress = Arc::clone(&recording.progress);
+        let progress = Arc::clone(&recording.writer.progress);
         let status = recording.status();
         drop(recording);
         // All of it is written now, however late the writer was.
-        let written_bytes = progress.written_bytes.load(Ordering::Relaxed);
+        let written_bytes = progress.written_bytes();
         (engine.shard().counters().clone(), RecordingStatus { written_bytes, ..status })
     }
 
@@ -536,8 +517,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let section = section(folder.path(), 1 << 30, 1);
         let (queue, batches) = sync_channel(1);
-        let progress = Arc::<Progress>::default();
-        let mut recording = Recording::new(section, queue, None, progress);
+        let progress = Arc::default();
+        let writer = Writer { queue: Some(queue), thread: None, progress, start: Instant::now() };
+        let mut recording = Recording::new(&section, 0, false, Arc::new(writer));
         let mut see = |from: u32, accesses: u32| {
             recording.request();
             for page in from..from + accesses {
@@ -565,8 +547,7 @@ mod tests {
     fn a_gap_stands_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let section = section(folder.path(), 1 << 30, 1);
-        let mut recording =
-            Recording::start(&section, &options(registry::find("hat").unwrap())).unwrap();
+        let mut recording = start(&section, &options(registry::find("hat").unwrap())).unwrap();
         recording.request();
         recording.access(7, Op::Write);
         recording.access(8, Op::Write);
@@ -593,6 +574,72 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(counts.missing_accesses, 12);
         assert!(requests.is_sorted_by_key(|request| request.at));
+    }
+
+    /// Return the options of both shards of an export.
+    fn options_of_two() -> [Options; 2] {
+        let all = options(registry::find("lru").unwrap());
+        let map = ShardMap::new(NonZeroU16::new(2).unwrap(), all.page_bytes);
+        let each = all.of_shards(map).unwrap();
+        each.try_into().unwrap()
+    }
+
+    /// Return the first page of each request of a file, in its order.
+    fn pages(path: &Path) -> Vec<u64> {
+        let (requests, _) = read(path);
+        assert!(requests.is_sorted_by_key(|request| request.at));
+        requests.iter().map(|request| PageSize::DEFAULT.pages(request.extent).0).collect()
+    }
+
+    fn record(recording: &mut Recording, page: u64) {
+        recording.request();
+        recording.access(page, Op::Read);
+    }
+
+    #[test]
+    fn shards_record_to_one_file_in_the_order_of_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let section = section(folder.path(), 1 << 30, 1);
+        let recorders = Recorders::default();
+        let mut shards =
+            options_of_two().map(|options| recorders.record(&section, &options).unwrap());
+        for page in 0..1_000 {
+            record(&mut shards[usize::from(page % 3 == 0)], page);
+            if page % 100 == 0 {
+                shards[0].hand_over();
+            }
+        }
+        let accesses: u64 = shards.iter().map(|one| one.status().accesses).sum();
+        assert_eq!(accesses, 1_000);
+        recorders.close();
+        drop(shards);
+        assert!(pages(&section.path).into_iter().eq(0..1_000));
+    }
+
+    #[test]
+    fn shards_go_on_to_another_recording_one_after_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut section = section(folder.path(), 1 << 30, 5);
+        let recorders = Recorders::default();
+        let each = options_of_two();
+        let [mut one, mut other] =
+            each.clone().map(|options| recorders.record(&section, &options).unwrap());
+        record(&mut one, 1);
+        record(&mut other, 2);
+        // The same file with another limit: the first shard goes on while the second one still has it.
+        section.size = Bytes(1 << 20);
+        drop(one);
+        let mut one = recorders.record(&section, &each[0]).unwrap();
+        record(&mut one, 3);
+        record(&mut other, 4);
+        drop(other);
+        let mut other = recorders.record(&section, &each[1]).unwrap();
+        record(&mut other, 5);
+        recorders.close();
+        drop((one, other));
+        assert_eq!(pages(&section.path), [3, 5]);
+        assert_eq!(pages(&numbered(&section.path, 1)), [1, 2, 4]);
+        assert!(!numbered(&section.path, 2).exists());
     }
 
     #[test]
@@ -622,10 +669,10 @@ mod tests {
         let inner = folder.path().join("inner");
         let section = section(&inner, 1, 2);
         let entry = registry::find("lru").unwrap();
-        let error = Recording::start(&section, &options(entry)).unwrap_err();
+        let error = start(&section, &options(entry)).unwrap_err();
         assert!(format!("{error:#}").contains("`record.path`"), "{error:#}");
         std::fs::create_dir(&inner).unwrap();
-        let mut recording = Recording::start(&section, &options(entry)).unwrap();
+        let mut recording = start(&section, &options(entry)).unwrap();
         std::fs::remove_dir_all(&inner).unwrap();
         for round in 0..2000 {
             for page in 0..8 {

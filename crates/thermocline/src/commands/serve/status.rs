@@ -544,6 +544,9 @@ impl Status {
             one.value += other.value;
         }
         self.figures.add(&other.figures);
+        if let (Some(one), Some(other)) = (&mut self.recording, &other.recording) {
+            one.add(other);
+        }
         self.shadow_sample = self.shadow_sample.max(other.shadow_sample);
         // After a reload, one shard has other shadows a moment earlier than the next.
         self.shadow_start_s = self.shadow_start_s.max(other.shadow_start_s);

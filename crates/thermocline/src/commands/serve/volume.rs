@@ -23,6 +23,7 @@ use super::listening::{Ways, export};
 use super::members::{News, Snapshots};
 use super::opening::Opened;
 use super::ranges::{Ranges, Ranging};
+use super::record::Recorders;
 use super::replacing::Exchange;
 use super::shadows::Wanted;
 use super::{Service, Serving};
@@ -270,8 +271,9 @@ impl Notes {
 /// Watch the shards of a volume.
 fn watch(config: &Config, shadows: &[Wanted], opened: &mut Opened) -> Result<Vec<Instruments>> {
     let Opened { engines, note, .. } = opened;
+    let recorders = Recorders::default();
     let of = |engine: &mut Engine<AnyDriver>| {
-        Instruments::new(config, shadows.to_vec(), note.clone(), engine.shard_mut())
+        Instruments::new(config, shadows.to_vec(), note.clone(), &recorders, engine.shard_mut())
     };
     engines.iter_mut().map(of).collect()
 }
