@@ -8,7 +8,7 @@
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
 //! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it,
-//! `cargo xtask bench -- shares` RAM that moves between two caches,
+//! `cargo xtask bench -- shares` RAM or flash that moves between two caches,
 //! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is,
 //! `cargo xtask bench -- auto` the policy that chooses beside those it chooses from,
 //! `cargo xtask bench -- placement` identifiers that choose placement handles of an SSD,

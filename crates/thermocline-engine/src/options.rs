@@ -222,6 +222,11 @@ pub enum OptionsError {
     Policy(ConfigError),
 }
 
+/// Return the number of slots for pages on their way, of a policy with that many pages on flash.
+fn moving_slots(flash_pages: u32) -> u32 {
+    (flash_pages / 32).clamp(16, 1 << 16)
+}
+
 impl Options {
     /// Create options with everything but the sizes and the policy at its default.
     pub fn new(
@@ -301,8 +306,21 @@ impl Options {
         if self.flash_pages == 0 {
             return 0;
         }
-        let moving = (self.flash_pages / 32).clamp(16, 1 << 16);
+        let moving = moving_slots(self.flash_pages);
         self.kept_slots().saturating_add(self.ram_pages_max()).saturating_add(moving)
+    }
+
+    /// Return the largest number of pages on flash that need no more slots than these, if RAM may have that many
+    /// pages and none is pinned; 0 if there are too few for any.
+    pub fn flash_pages_for(slots: u32, ram_pages_max: u32) -> u32 {
+        let slots = slots.saturating_sub(ram_pages_max);
+        let (mut fits, mut exceeds) = (0, slots);
+        while fits + 1 < exceeds {
+            let pages = fits.midpoint(exceeds);
+            let needed = pages.saturating_add(moving_slots(pages));
+            *(if needed <= slots { &mut fits } else { &mut exceeds }) = pages;
+        }
+        fits
     }
 
     /// Return the number of slots for pages that the policy keeps on flash, and for pinned ones.

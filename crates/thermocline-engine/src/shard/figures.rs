@@ -133,6 +133,12 @@ impl Shard {
         self.policy.choosing()
     }
 
+    /// Return the number of slots of the flash that have a page.
+    pub fn live_slots(&self) -> u32 {
+        let [live, _] = self.slots.live_and_dirty();
+        live
+    }
+
     /// Return the number of slots of the flash whose page the disk may not have.
     pub fn dirty_slots(&self) -> u32 {
         let [_, dirty] = self.slots.live_and_dirty();
@@ -142,6 +148,21 @@ impl Shard {
     /// Return the number of pages that are newer in RAM than on any device.
     pub fn undurable_pages(&self) -> usize {
         self.entries.undurable_pages()
+    }
+
+    /// Return the I/O time, by the costs that the policy weighs, in milliseconds to give up a page that the policy
+    /// has in RAM or on flash: the pages that are dirty there now are written to the next tier.
+    pub fn release_ms(&self, tier: Tier) -> f64 {
+        let costs = &self.options.policy.costs;
+        let cost = |tier: Tier| costs.get(tier.index()).copied().unwrap_or_default();
+        let part = |dirty: f64, pages: u32| (dirty / f64::from(pages.max(1))).min(1.0);
+        let options = &self.options;
+        if tier == Tier::FLASH {
+            let move_ms = cost(Tier::FLASH).read_ms + cost(Tier::DISK).write_ms;
+            return part(f64::from(self.dirty_slots()), options.flash_pages) * move_ms;
+        }
+        let next = if self.has_flash() { Tier::FLASH } else { Tier::DISK };
+        part(self.undurable_pages() as f64, options.ram_pages) * cost(next).write_ms
     }
 
     /// Operations that a device was given and has not completed.

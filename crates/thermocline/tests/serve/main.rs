@@ -29,6 +29,7 @@ mod memory;
 mod metrics;
 mod mirrored;
 mod model;
+mod moving_shares;
 mod nbd_backing;
 mod page;
 mod ranges;

@@ -18,7 +18,8 @@ use thermocline_nbd::server::{Exports, Handle};
 use tracing::{error, info};
 
 use super::board::Boards;
-use super::config::{Config, Volumes};
+use super::config::{Config, Resource, Volumes};
+use super::control::Control;
 use super::departure::Stage;
 use super::devices::AnyDriver;
 use super::ending::leave_all;
@@ -47,8 +48,8 @@ pub(super) struct Changes {
     pending: BTreeMap<String, Shares>,
     /// Volumes that the threads of the shards still have.
     departing: Vec<Arc<Volume>>,
-    /// RAM that moves between volumes, if any does.
-    sharing: Option<Sharing>,
+    /// RAM and flash that move between volumes.
+    sharing: Vec<Sharing>,
 }
 
 /// Work for the thread.
@@ -88,7 +89,7 @@ impl Changes {
     ///
     /// # Errors
     /// If the system gives none.
-    pub(super) fn start(shared: Shared, sharing: Option<Sharing>) -> Result<Self> {
+    pub(super) fn start(shared: Shared, sharing: Vec<Sharing>) -> Result<Self> {
         let ((jobs, taken), (sender, done)) = (channel(), channel());
         let work = move || shared.work(&taken, &sender);
         let thread = std::thread::Builder::new().name("volumes".into()).spawn(work);
@@ -111,7 +112,8 @@ impl Changes {
         for (key, is_given) in [
             ("[vhost_user]", config.vhost_user.is_some()),
             ("[ublk]", config.ublk.is_some()),
-            ("`ram.size = \"auto\"`", config.ram.moving.is_some()),
+            ("`ram.size = \"auto\"`", Resource::Ram.moving(config).is_some()),
+            ("`flash.size = \"auto\"`", Resource::Flash.moving(config).is_some()),
         ] {
             ensure!(
                 !is_given,
@@ -122,9 +124,8 @@ impl Changes {
         let mut shares: BTreeMap<&str, Shares> =
             others.map(|volume| (&*volume.name, volume.shares())).collect();
         shares.extend(self.pending.iter().map(|(name, shares)| (&**name, *shares)));
-        let moving = self.sharing.as_ref().map_or(Bytes(0), |sharing| sharing.total);
         // No volume is without a name.
-        shares.insert("", [moving, Bytes(0)]);
+        shares.insert("", Resource::ALL.map(|resource| self.moving(resource)));
         ensure!(
             !shares.contains_key(&**name),
             "it is still being added or removed: read the configuration again when that is done"
@@ -181,7 +182,9 @@ impl Changes {
     ) -> Result<()> {
         let [ram, _] = volume.shares();
         let job = Job::Extend { volume: Arc::clone(volume), slots, pages, share };
-        self.send(job, &volume.name, [ram, share])
+        // Shares that move are counted for all together.
+        let counted = if volume.flash_moves { Bytes(0) } else { share };
+        self.send(job, &volume.name, [ram, counted])
     }
 
     /// Return `true` while a volume comes, goes or grows.
@@ -223,11 +226,46 @@ impl Changes {
         }
     }
 
-    /// Let RAM go to the volume that gains most.
-    pub(super) fn share(&mut self, exports: &mut Exports<Service>, seats: &[Seat]) {
-        if let Some(sharing) = &mut self.sharing {
-            sharing.advance(exports, seats);
+    /// Return the bytes of a resource that the volumes have together whose shares of it move.
+    fn moving(&self, resource: Resource) -> Bytes {
+        let sharing = self.sharing.iter().find(|sharing| sharing.resource == resource);
+        sharing.map_or(Bytes(0), |sharing| sharing.total)
+    }
+
+    /// Check that shares of the flash that do not move leave those that do what these have.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub(super) fn check_flash_shares(&self, configs: &Volumes) -> Result<()> {
+        let moving = self.moving(Resource::Flash).0;
+        let fixed = configs.each().iter();
+        let fixed = fixed.filter(|config| Resource::Flash.moving(config).is_none());
+        let sum =
+            fixed.fold(moving, |sum, config| sum.saturating_add(Resource::Flash.size(config).0));
+        let limit = configs.bytes(Resource::Flash).0;
+        ensure!(
+            moving == 0 || sum <= limit,
+            "`flash.size` is {limit} bytes, and the shares are {sum} bytes with the {moving} bytes that move \
+             between volumes: these keep what they have together until a restart"
+        );
+        Ok(())
+    }
+
+    /// Let RAM and flash go to the volumes that gain most.
+    pub(super) fn share(
+        &mut self,
+        control: &Control,
+        exports: &mut Exports<Service>,
+        seats: &[Seat],
+    ) {
+        let mut all = std::mem::take(&mut self.sharing);
+        for number in 0..all.len() {
+            // A curve is that at the present share of the other one.
+            let mut others = all.iter().enumerate().filter(|(other, _)| *other != number);
+            let may_look = others.all(|(_, sharing)| sharing.is_settled);
+            all[number].advance(exports, seats, control, self, may_look);
         }
+        self.sharing = all;
     }
 
     /// Hand the shards of volumes that were opened to their threads. Returns the seats in the first one.

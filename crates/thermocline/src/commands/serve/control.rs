@@ -145,6 +145,11 @@ impl Control {
     }
 
     /// Take over a configuration that was read again.
+    /// Return the configuration of the volume with that name.
+    pub(super) fn config_of(&self, name: &str) -> Option<Config> {
+        self.lock().configs.of(name).cloned()
+    }
+
     pub(super) fn set_configs(&self, configs: Volumes) {
         self.lock().configs = configs;
     }

@@ -260,6 +260,11 @@ pub(super) fn is_same_device(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
+/// Return how a configuration wants devices to be read and written.
+pub(super) const fn caching(config: &Config) -> Caching {
+    if config.io.direct { Caching::Direct } else { Caching::Buffered }
+}
+
 /// Opens and locks the flash; a file is made if there is none, and `may_be_new` agrees.
 pub(super) fn lock_flash<'a>(
     path: &Path,

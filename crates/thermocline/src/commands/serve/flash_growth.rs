@@ -16,7 +16,7 @@ use tracing::{error, info};
 
 use super::Service;
 use super::changes::Changes;
-use super::config::Config;
+use super::config::{Config, Volumes};
 use super::control::Control;
 use super::flash_room::place;
 use super::shared_flash::SharedFlash;
@@ -58,6 +58,15 @@ impl FlashGrowth {
         self.is_preparing.load(Ordering::SeqCst)
     }
 
+    /// Return `true` while slots are made, or a thread has not taken over its size.
+    pub(super) fn is_changing(&self) -> bool {
+        let is_told = |place: &Mutex<Option<FlashSize>>| {
+            place.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        };
+        // What was made is told before it is done.
+        self.is_busy() || self.news.iter().any(is_told)
+    }
+
     /// Return the share of the flash.
     pub(super) fn share(&self) -> Bytes {
         Bytes(self.share_bytes.load(Ordering::SeqCst))
@@ -82,6 +91,7 @@ impl Volume {
     /// If the flash cannot have that size while the server runs, or not now. It keeps its size.
     pub(super) fn look_for_flash_size(
         self: &Arc<Self>,
+        configs: &Volumes,
         config: &Config,
         shard: &Shard,
         control: &Control,
@@ -91,6 +101,13 @@ impl Volume {
         let Some(flash) = config.flash.as_ref().filter(|_| shard.has_flash()) else {
             return Ok(());
         };
+        ensure!(
+            flash.moving.is_some() == self.flash_moves,
+            "a restart makes a share of the flash one that moves (\"auto\"), or one that does not"
+        );
+        if self.flash_moves {
+            return Ok(());
+        }
         let shards = u32::from(shard.options().share.map.number().get());
         let pages = config.tier_pages()?[1] / shards;
         let now = shard.options().flash_pages;
@@ -98,15 +115,31 @@ impl Volume {
         if pages == now || pinned != shard.options().pinned_pages {
             return Ok(());
         }
+        changes.check_flash_shares(configs)?;
+        self.begin_flash_size(pages, flash.size, shard, control, changes)
+    }
+
+    /// Begin to give the policy of each shard that many pages of flash. `bytes` is the share of all shards.
+    ///
+    /// # Errors
+    /// If the flash cannot have that size while the server runs, or not now. It keeps its size.
+    pub(super) fn begin_flash_size(
+        self: &Arc<Self>,
+        pages: u32,
+        bytes: Bytes,
+        shard: &Shard,
+        control: &Control,
+        changes: &mut Changes,
+    ) -> Result<()> {
         let state = &self.growth.flash;
         ensure!(!state.is_busy(), "it is still growing: read the configuration again after that");
         let Some(slots) = shard.slots_for(pages)? else {
-            state.share_bytes.store(flash.size.0, Ordering::SeqCst);
+            state.share_bytes.store(bytes.0, Ordering::SeqCst);
             state.tell(&FlashSize { pages, layouts: None });
             return Ok(());
         };
         ensure!(
-            flash.mirror.is_none(),
+            shard.mirror().is_none(),
             "a mirrored flash does not grow while it holds pages: drain it with `thermocline cache drain`, and \
              start once with --force-init"
         );
@@ -115,7 +148,7 @@ impl Volume {
         let begun = if control.is_replacing() {
             Err(anyhow!("the flash is being replaced: read the configuration again after that"))
         } else {
-            changes.extend(self, slots, pages, flash.size)
+            changes.extend(self, slots, pages, bytes)
         };
         begun.inspect_err(|_| state.is_preparing.store(false, Ordering::SeqCst))
     }

@@ -12,15 +12,16 @@ use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, 
 use thermocline_nbd::cached::Meter;
 use tracing::{info, warn};
 
-use super::config::{Config, Record};
+use super::config::{Config, Record, Resource};
 use super::devices::AnyDriver;
 use super::kept_note::Note;
 use super::mirrored::MirrorStatus;
 use super::record::{Recorders, Recording};
 use super::shadows::{Wanted, Watching};
+use super::sharing_status::{ShareStatus, SharingStatus};
 use super::status::{
     ChoosingStatus, DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier,
-    SharingStatus, Status,
+    Status,
 };
 
 /// An incident ends when nothing has failed for so long.
@@ -41,8 +42,8 @@ pub(crate) struct Instruments {
     flash_incident: Shared<Incident>,
     /// Number of changes of the candidate in force that were logged.
     switches_logged: Shared<u64>,
-    /// The share of RAM, if that moves.
-    sharing: Shared<Option<SharingStatus>>,
+    /// Shares of what moves.
+    sharing: Shared<SharingStatus>,
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -61,8 +62,8 @@ struct Observed {
     shadows: Option<Watching>,
     /// When they began.
     shadow_start: Option<Instant>,
-    /// The policy in force with other sizes of RAM.
-    curve: Option<Shadows>,
+    /// The policy in force with other sizes of each resource that moves.
+    curves: [Option<Shadows>; 2],
     recording: Option<Recording>,
     note: Option<Arc<Note>>,
     /// The number of the shard.
@@ -188,21 +189,21 @@ impl Instruments {
         }
     }
 
-    /// Begins another live curve, or has none.
-    pub(crate) fn set_curve(&self, curve: Option<Shadows>) {
-        lock(&self.observed).curve = curve;
+    /// Begins another live curve of a resource, or has none.
+    pub(crate) fn set_curve(&self, resource: Resource, curve: Option<Shadows>) {
+        lock(&self.observed).curves[resource as usize] = curve;
     }
 
-    /// Return the number of accesses that the live curve has seen, and the I/O time in milliseconds that each
-    /// of its sizes would have needed.
-    pub(crate) fn curve_ms(&self) -> Option<(u64, Vec<f64>)> {
-        let estimates = lock(&self.observed).curve.as_ref()?.estimates();
+    /// Return the number of accesses that the live curve of a resource has seen, and the I/O time in
+    /// milliseconds that each of its sizes would have needed.
+    pub(crate) fn curve_ms(&self, resource: Resource) -> Option<(u64, Vec<f64>)> {
+        let estimates = lock(&self.observed).curves[resource as usize].as_ref()?.estimates();
         let accesses = estimates.first()?.accesses;
         let needed_ms = |one: &Estimate| one.io_ms_per_access * one.accesses as f64;
         Some((accesses, estimates.iter().map(needed_ms).collect()))
     }
 
-    /// Let shadows and the live curve begin again, because the backing store has that many pages now. Those
+    /// Let shadows and live curves begin again, because the backing store has that many pages now. Those
     /// that cannot are no longer there.
     pub(crate) fn grow(&self, backing_pages: u64) {
         let mut observed = lock(&self.observed);
@@ -213,13 +214,15 @@ impl Instruments {
                 .is_ok()
         };
         observed.shadows.take_if(|watching| !has_grown(&mut watching.shadows));
-        observed.curve.take_if(|curve| !has_grown(curve));
+        for place in &mut observed.curves {
+            place.take_if(|curve| !has_grown(curve));
+        }
         observed.shadow_start = observed.shadows.is_some().then(Instant::now);
     }
 
-    /// Shows how the share of RAM moves.
-    pub(crate) fn set_sharing(&self, sharing: SharingStatus) {
-        *lock(&self.sharing) = Some(sharing);
+    /// Shows how the share of a resource moves.
+    pub(crate) fn set_sharing(&self, resource: Resource, share: ShareStatus) {
+        *lock(&self.sharing).of(resource) = Some(share);
     }
 
     /// Judges the wear of the flash by another rating.
@@ -360,7 +363,7 @@ impl Observed {
             Event::Request { .. } | Event::FlashFailed { .. } | Event::Background { .. } => return,
         };
         let watching = self.shadows.as_mut().map(|watching| &mut watching.shadows);
-        for shadows in watching.into_iter().chain(&mut self.curve) {
+        for shadows in watching.into_iter().chain(self.curves.iter_mut().flatten()) {
             for page in first..first + pages {
                 shadows.access(page, op, now);
             }

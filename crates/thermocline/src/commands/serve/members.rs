@@ -131,7 +131,7 @@ impl Member {
             });
             replacing.advance(serving, seats, changes);
             changes.advance(serving);
-            changes.share(exports, seats);
+            changes.share(serving.control, exports, seats);
         })
     }
 }

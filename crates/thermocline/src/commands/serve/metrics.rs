@@ -83,6 +83,13 @@ const WRITTEN_BYTES: About = About {
     ..About::new("flash.written_bytes", Kind::Counter, "Bytes written to a device, by purpose")
 };
 
+const SHARE_MOVES: About = About {
+    metric: "share_moves",
+    labels: &["tier"],
+    details: "Absent unless `ram.size` or `flash.size` of the volume is `\"auto\"`.",
+    ..About::new("sharing", Kind::Counter, "Changes of the share of RAM or flash")
+};
+
 const ENGINE: About = About {
     metric: "engine",
     labels: &["version", "policy", "write_mode"],
@@ -126,11 +133,6 @@ const SERVER_FIGURES: &[Figure<Status>] = &[
         "From `flash.rated_writes` or `flash.drive`; absent without them. Together with \
          `flash_lifetime_written_bytes` it shows how long the flash lasts.",
     ),
-    Figure::counter("sharing.moves", "Changes of the share of RAM", |status: &Status| {
-        status.sharing.as_ref().map(|sharing| sharing.moves).into()
-    })
-    .metric("ram_share_moves")
-    .details("Absent unless `ram.size` of the volume is `\"auto\"`."),
     Figure::gauge("writes_held", "State of writes and flushes", |status: &Status| {
         u64::from(status.writes_held).into()
     })
@@ -239,6 +241,12 @@ impl Collector for Snapshots {
             page.single(about, |status| status.figures.value(about.key))?;
         }
         devices(page)?;
+        if self.statuses.iter().any(|status| status.sharing.named().next().is_some()) {
+            page.family(&SHARE_MOVES, |family, status| {
+                let mut shares = status.sharing.named();
+                shares.try_for_each(|(tier, share)| family.sample([tier], share.moves.into()))
+            })?;
+        }
         page.family(&ENGINE, |family, status| {
             family.info([&status.version, &status.policy, &status.write_mode])
         })?;

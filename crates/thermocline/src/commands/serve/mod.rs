@@ -15,6 +15,7 @@ mod exposition;
 pub(crate) mod faults;
 mod flash_growth;
 mod flash_room;
+mod found_shares;
 mod growth;
 mod history;
 mod http;
@@ -37,6 +38,7 @@ mod replacing;
 mod shadows;
 mod shared_flash;
 mod sharing;
+mod sharing_status;
 pub(crate) mod start;
 pub(crate) mod status;
 mod virtual_machines;
@@ -123,6 +125,7 @@ fn run_server(
     path: &Path,
     options: &ServeOptions,
 ) -> Result<String> {
+    let configs = &found_shares::with_found_shares(configs)?;
     let shared = configs.shared();
     let metrics = shared.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
     let (opened, flash) = opening::open(configs, options)?;
@@ -166,7 +169,7 @@ fn run_server(
     let notes_of_all = notes.clone();
     let shared_changes =
         changes::Shared { flash, all: all.clone(), boards, ranges, notes: notes_of_all, served };
-    let changes = Changes::start(shared_changes, Sharing::new(configs)?)?;
+    let changes = Changes::start(shared_changes, Sharing::all(configs)?)?;
     let beats = Beats::new(threads.len());
     let inboxes = Inboxes::new(threads.len());
     let serving = Serving {

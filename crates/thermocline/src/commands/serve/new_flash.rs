@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::{Directory, FlashError, FlashSet, Lane, Options, Uuid};
 
 use super::config::{Config, Volumes};
 use super::control::ReplaceOrder;
-use super::devices::{initialise, is_same_device, lock_flash, options, set_bytes};
+use super::devices::{caching, initialise, is_same_device, lock_flash, options, set_bytes};
 use super::shared_flash::LaneSyncs;
 use crate::bytes::Bytes;
 
@@ -64,8 +64,8 @@ pub(super) fn new_flash(wanted: &Wanted<'_>, order: &ReplaceOrder) -> Result<New
         each.push((name, part_options(config, *bytes, order)?));
     }
     let config = configs.shared();
-    let caching = if config.io.direct { Caching::Direct } else { Caching::Buffered };
-    let mut file = lock_flash(&order.flash, caching, [], || Ok(())).with_context(in_flash)?;
+    let file = lock_flash(&order.flash, caching(config), [], || Ok(()));
+    let mut file = file.with_context(in_flash)?;
     if !order.forces_init {
         check_empty(&mut file).with_context(in_flash)?;
     }

@@ -20,7 +20,7 @@ use tracing::info;
 
 use super::config::{Config, IoEngine, Mode, Volumes};
 use super::devices::{
-    AnyDriver, drive_files, drive_nbd, lock, lock_flash, options, set_bytes, with_others,
+    AnyDriver, caching, drive_files, drive_nbd, lock, lock_flash, options, set_bytes, with_others,
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::flash_room::Coming;
@@ -258,10 +258,6 @@ fn lock_shared(volumes: &Volumes, stores: &[Store<'_>]) -> Result<Option<DeviceF
     let disks = stores.iter().filter_map(|store| store.backing.file());
     let flash = lock_flash(path, caching(config), disks, || may_be_new(volumes, stores));
     flash.map(Some).with_context(|| in_flash(volumes))
-}
-
-const fn caching(config: &Config) -> Caching {
-    if config.io.direct { Caching::Direct } else { Caching::Buffered }
 }
 
 impl<'a> Store<'a> {

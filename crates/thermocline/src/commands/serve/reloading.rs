@@ -54,7 +54,8 @@ pub(super) fn reload(
                     "the size of the backing store has changed, but not that of the volume"
                 );
             }
-            let looked = volume.look_for_flash_size(config, shard, serving.control, changes);
+            let looked =
+                volume.look_for_flash_size(&configs, config, shard, serving.control, changes);
             if let Err(error) = looked {
                 error!(error = format!("{error:#}"), "the flash keeps its size");
             }
@@ -100,6 +101,7 @@ fn change(config: &Config, seat: &mut Seat, exports: &mut Exports<Service>) -> R
         seat.volume.departure.cancel(),
         "the volume is being removed: read the configuration again when it is gone"
     );
+    let config = &seat.volume.with_present_share(config);
     take_over(config, exports.service_mut(seat.place), &seat.instruments)?;
     seat.cleaning = config.cleaning;
     seat.volume.news.tell(config);

@@ -8,6 +8,7 @@ use thermocline_core::{Choosing, Switch, Tier};
 use thermocline_engine::figures::{Figure, Value};
 
 use super::mirrored::MirrorStatus;
+use super::sharing_status::SharingStatus;
 
 /// Upper bounds of the latency classes are powers of two of this many nanoseconds.
 const LATENCY_BASE_NS: u64 = 1_000;
@@ -76,9 +77,9 @@ pub(crate) struct Status {
     /// How the policy has chosen, if it lets one of several decide.
     #[serde(default)]
     pub(crate) choosing: Option<ChoosingStatus>,
-    /// The share of RAM and its changes, if it moves.
+    /// Shares and their changes, of what moves.
     #[serde(default)]
-    pub(crate) sharing: Option<SharingStatus>,
+    pub(crate) sharing: SharingStatus,
     /// The share of pages that shadows see.
     pub(crate) shadow_sample: f64,
     /// When the shadows began, in seconds since the start.
@@ -267,30 +268,6 @@ impl From<Switch> for SwitchStatus {
             adopted_ms_per_access: switch.adopted_ms_per_access,
         }
     }
-}
-
-/// A share of RAM that moves.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SharingStatus {
-    pub(crate) floor_pages: u64,
-    pub(crate) ceiling_pages: u64,
-    /// Number of changes so far.
-    pub(crate) moves: u64,
-    /// The last changes, oldest first.
-    pub(crate) recent: Vec<MoveStatus>,
-}
-
-/// A change of a share, with its reason: figures of all shares together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MoveStatus {
-    pub(crate) number: u64,
-    pub(crate) former_pages: u64,
-    pub(crate) pages: u64,
-    /// I/O time that the former shares needed lately, and that the new ones would have saved of that.
-    pub(crate) needed_ms: f64,
-    pub(crate) saved_ms: f64,
-    /// I/O time to fill what moves.
-    pub(crate) cost_ms: f64,
 }
 
 /// Steps that put a shadow's policy and sizes in force.

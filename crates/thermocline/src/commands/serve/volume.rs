@@ -11,7 +11,7 @@ use tracing::{Span, info};
 
 use super::board::Board;
 use super::cleaning::CleaningSection;
-use super::config::{Config, Volumes};
+use super::config::{Config, Resource, Volumes};
 use super::departure::{Departure, Stage};
 use super::devices::AnyDriver;
 use super::epoch::{Beginning, Begins};
@@ -47,6 +47,8 @@ pub(super) struct Volume {
     /// Share of RAM that it was opened with.
     ram_share: Bytes,
     pub(super) has_flash: bool,
+    /// `true` if its share of the flash moves.
+    pub(super) flash_moves: bool,
     /// `true` if virtual machines or the kernel use it beside clients.
     pub(super) has_doors: bool,
     /// Number of threads that serve it already.
@@ -109,9 +111,19 @@ impl Served {
 pub(super) struct Notes(Arc<Mutex<Vec<Weak<Note>>>>);
 
 impl Volume {
-    /// Return the shares of RAM and of the flash.
+    /// Return the shares of RAM and of the flash. Those that move are counted for all together.
     pub(super) fn shares(&self) -> [Bytes; 2] {
-        [self.ram_share, self.growth.flash.share()]
+        let flash = if self.flash_moves { Bytes(0) } else { self.growth.flash.share() };
+        [self.ram_share, flash]
+    }
+
+    /// Return a configuration of the volume with the share of the flash that it has now, if that moves.
+    pub(super) fn with_present_share(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        if let Some(flash) = config.flash.as_mut().filter(|flash| flash.moving.is_some()) {
+            flash.set_size(self.growth.flash.share());
+        }
+        config
     }
 }
 
@@ -153,6 +165,7 @@ impl Prepared {
             // RAM that moves is counted for all together.
             ram_share: config.ram.moving.map_or(config.ram.size, |_| Bytes(0)),
             has_flash: config.flash.is_some(),
+            flash_moves: Resource::Flash.moving(config).is_some(),
             has_doors: config.vhost_user.is_some() || config.ublk.is_some(),
             seated: AtomicUsize::new(0),
         };

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use thermocline_lab::find_ssd;
 use thermocline_lab::spec::DriveSpec;
 
-use super::shares::Moving;
+use super::shares::{Moving, Resource};
 use super::{Config, FlashShare};
 use crate::bytes::Bytes;
 
@@ -31,6 +31,21 @@ pub(crate) struct Flash {
     drive: Option<String>,
     /// Operations that may fail for good before the flash is given up.
     pub(crate) error_budget: Option<u32>,
+    /// Limits of a volume's share that moves.
+    #[serde(skip)]
+    pub(crate) moving: Option<Moving>,
+    /// Endurance that a volume has a part of.
+    #[serde(skip)]
+    common: Option<Common>,
+}
+
+/// Endurance of the flash for all volumes, of which each has the part that its share is.
+#[derive(Clone, Copy, Debug)]
+struct Common {
+    /// Shares of all volumes together.
+    all: Bytes,
+    write_budget_gib_per_day: Option<f64>,
+    rated_bytes: Option<u64>,
 }
 
 /// The memory for pages.
@@ -115,32 +130,51 @@ impl Flash {
         }
     }
 
-    /// Return a volume's share: `size` of the bytes that all volumes have, a part of it for pinned pages, and
-    /// a budget of its own or its part of the common one.
+    /// Return a volume's share of the bytes that all volumes have, a part of it for pinned pages, with a budget
+    /// of its own or its part of the common one. A share that moves has its size later.
     pub(super) fn share(&self, share: FlashShare, all: Bytes) -> Result<Self> {
-        let FlashShare { size, pinned, write_budget_gib_per_day: budget } = share;
+        let FlashShare { pinned, write_budget_gib_per_day: budget, .. } = share;
         ensure!(
             self.pinned.is_none(),
             "`flash.pinned`: each volume has its own, move it to [volume.flash]"
         );
-        let common = self.write_budget_gib_per_day;
-        let common = common.map(|gib| gib * size.0 as f64 / all.0 as f64);
         ensure!(
-            common.is_none() || budget.is_none(),
+            self.write_budget_gib_per_day.is_none() || budget.is_none(),
             "`flash.write_budget_gib_per_day` is given for all volumes and for this one: keep one of them"
         );
-        let rated = self.rated_written_bytes()?;
-        Ok(Self {
+        let common = Common {
+            all,
+            write_budget_gib_per_day: self.write_budget_gib_per_day,
+            rated_bytes: self.rated_written_bytes()?,
+        };
+        let size = share.share().fixed();
+        let mut flash = Self {
             path: self.path.clone(),
             mirror: self.mirror.clone(),
             degraded: self.degraded,
             size,
             pinned,
-            write_budget_gib_per_day: budget.or(common),
-            rated_writes: rated.map(|bytes| part(bytes, size, all)),
+            write_budget_gib_per_day: budget,
+            rated_writes: None,
             drive: None,
             error_budget: self.error_budget,
-        })
+            moving: share.share().moving(Resource::Flash)?,
+            common: Some(common),
+        };
+        flash.set_size(size);
+        Ok(flash)
+    }
+
+    /// Give a volume another share, with its part of the common endurance.
+    pub(crate) fn set_size(&mut self, size: Bytes) {
+        self.size = size;
+        let Some(Common { all, write_budget_gib_per_day, rated_bytes }) = self.common else {
+            return;
+        };
+        if let Some(gib) = write_budget_gib_per_day {
+            self.write_budget_gib_per_day = Some(gib * size.0 as f64 / all.0.max(1) as f64);
+        }
+        self.rated_writes = rated_bytes.map(|bytes| part(bytes, size, all));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Shares of RAM: fixed ones, and those that move to the volume that gains most.
+//! Shares of RAM and of flash: fixed ones, and those that move to the volume that gains most.
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -8,10 +8,17 @@ use thermocline_engine::shares::{Limits, Shares, Terms};
 use super::{Config, Ram, Volumes};
 use crate::bytes::{Bytes, bytes_or_word};
 
-/// `[volume.ram]`.
+/// Resource that volumes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource {
+    Ram,
+    Flash,
+}
+
+/// `[volume.ram]`, and what `[volume.flash]` has of the same.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RamShare {
+pub(super) struct Share {
     pub(super) size: Size,
     pub(super) floor: Option<Bytes>,
     pub(super) ceiling: Option<Bytes>,
@@ -40,7 +47,77 @@ pub(crate) struct Moving {
     ceiling: Option<Bytes>,
 }
 
-impl RamShare {
+impl Resource {
+    pub(crate) const ALL: [Self; 2] = [Self::Ram, Self::Flash];
+
+    /// Return the name of its section, which is that of its tier.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::Ram => "ram",
+            Self::Flash => "flash",
+        }
+    }
+
+    /// Return the limits of a volume's share of it, if that moves.
+    pub(crate) fn moving(self, config: &Config) -> Option<Moving> {
+        match self {
+            Self::Ram => config.ram.moving,
+            Self::Flash => config.flash.as_ref()?.moving,
+        }
+    }
+
+    /// Return a volume's share of it.
+    pub(crate) fn size(self, config: &Config) -> Bytes {
+        match self {
+            Self::Ram => config.ram.size,
+            Self::Flash => config.flash.as_ref().map_or(Bytes(0), |flash| flash.size),
+        }
+    }
+
+    /// Give a volume another share of it, which may grow up to another one.
+    fn resize(self, config: &mut Config, pages: u32, most: u32) {
+        let size = Bytes(u64::from(pages) * config.page_size.0);
+        match self {
+            Self::Ram => {
+                config.ram.size = size;
+                config.ram.spare_pages = most - pages;
+            }
+            Self::Flash => {
+                if let Some(flash) = &mut config.flash {
+                    flash.set_size(size);
+                }
+            }
+        }
+    }
+
+    /// Refuse volumes whose shares of it cannot move.
+    fn check(self, config: &Config) -> Result<()> {
+        let (key, shards) = (self.key(), config.shards.get());
+        ensure!(
+            shards == 1,
+            "`shards` is {shards}, and a `{key}.size` of \"auto\" is for one shard: give each volume a size"
+        );
+        let is_mirrored = config.flash.as_ref().is_some_and(|flash| flash.mirror.is_some());
+        ensure!(
+            self == Self::Ram || !is_mirrored,
+            "`flash.mirror`: a mirrored flash does not grow while it holds pages, so shares of it cannot move: \
+             give each volume a size in [volume.flash]"
+        );
+        Ok(())
+    }
+
+    /// Return the time to fill a page of it.
+    fn fill_ms(self, config: &Config) -> Result<f64> {
+        let costs = config.policy_options()?.costs;
+        let [_, flash, disk] = costs.try_into().ok().context("three tiers have a cost")?;
+        Ok(match self {
+            Self::Ram => disk.read_ms,
+            Self::Flash => disk.read_ms + flash.write_ms,
+        })
+    }
+}
+
+impl Share {
     /// Return the bytes of a share that does not move.
     pub(super) const fn fixed(&self) -> Bytes {
         match self.size {
@@ -49,79 +126,96 @@ impl RamShare {
         }
     }
 
-    /// Return the section of a volume as if it were alone. A share that moves has its size later.
+    /// Return the limits if the share moves.
     ///
     /// # Errors
     /// Limits of a share that does not move.
-    pub(super) fn section(&self) -> Result<Ram> {
+    pub(super) fn moving(&self, resource: Resource) -> Result<Option<Moving>> {
         let Self { size, floor, ceiling, pinned } = *self;
-        let moving = match size {
+        let key = resource.key();
+        match size {
             Size::Auto => {
                 ensure!(
                     pinned.is_none(),
-                    "`ram.pinned`: a share that moves has no part for pinned pages: set `ram.size` to a size"
+                    "`{key}.pinned`: a share that moves has no part for pinned pages: set `{key}.size` to a size"
                 );
-                Some(Moving { floor, ceiling })
+                Ok(Some(Moving { floor, ceiling }))
             }
             Size::Fixed(_) => {
                 ensure!(
                     floor.is_none() && ceiling.is_none(),
-                    "`ram.floor` and `ram.ceiling` are limits of a share that moves: set `ram.size` to \"auto\", \
-                     or leave them out"
+                    "`{key}.floor` and `{key}.ceiling` are limits of a share that moves: set `{key}.size` to \
+                     \"auto\", or leave them out"
                 );
-                None
+                Ok(None)
             }
-        };
-        Ok(Ram { size: self.fixed(), pinned, moving, spare_pages: 0 })
+        }
+    }
+
+    /// Return the section of RAM of a volume as if it were alone. A share that moves has its size later.
+    ///
+    /// # Errors
+    /// As [`moving`](Self::moving).
+    pub(super) fn ram(&self) -> Result<Ram> {
+        let moving = self.moving(Resource::Ram)?;
+        Ok(Ram { size: self.fixed(), pinned: self.pinned, moving, spare_pages: 0 })
     }
 }
 
 impl Volumes {
-    /// Return the shares that move, as they begin, and their bytes together; `None` if none moves.
+    /// Return the shares of a resource that move, as they are in the configuration, and their bytes together;
+    /// `None` if none moves.
     ///
     /// # Errors
     /// Limits that contradict one another, or leave too little.
-    pub(crate) fn moving_shares(&self) -> Result<Option<(Shares, Bytes)>> {
+    pub(crate) fn moving_shares(&self, resource: Resource) -> Result<Option<(Shares, Bytes)>> {
+        let key = resource.key();
+        let moving = self.each().iter();
         let moving: Vec<(&Config, Moving)> =
-            self.each().iter().filter_map(|config| Some((config, config.ram.moving?))).collect();
+            moving.filter_map(|config| Some((config, resource.moving(config)?))).collect();
         let Some((first, _)) = moving.first() else { return Ok(None) };
-        let number = first.shards.get();
-        ensure!(
-            number == 1,
-            "`shards` is {number}, and a `ram.size` of \"auto\" is for one shard: give each volume a size"
-        );
-        let fixed = self.each().iter().filter(|config| config.ram.moving.is_none());
-        let fixed = fixed.fold(0_u64, |sum, config| sum.saturating_add(config.ram.size.0));
-        let left = self.ram_bytes().0.saturating_sub(fixed);
+        resource.check(first)?;
+        let fixed = self.each().iter().filter(|config| resource.moving(config).is_none());
+        let fixed = fixed.fold(0_u64, |sum, config| sum.saturating_add(resource.size(config).0));
+        let left = self.bytes(resource).0.saturating_sub(fixed);
         let pages = |bytes: u64| u32::try_from(bytes / first.page_size.0).unwrap_or(u32::MAX);
         let limits = moving.iter().map(|(config, moving)| {
-            let disk = config.policy_options()?.costs;
             Ok(Limits {
                 floor_pages: pages(moving.floor.unwrap_or(Bytes(0)).0),
                 ceiling_pages: pages(moving.ceiling.map_or(left, |ceiling| ceiling.0.min(left))),
-                fill_ms: disk.last().context("a store has a cost")?.read_ms,
+                fill_ms: resource.fill_ms(config)?,
             })
         });
         let limits = limits.collect::<Result<Vec<_>>>()?;
         let shares = Shares::new(Terms::of(pages(left)), &limits).with_context(|| {
             format!(
-                "`ram.size`: the volumes with `ram.size = \"auto\"` share the {left} bytes that the others leave"
+                "`{key}.size`: the volumes with `{key}.size = \"auto\"` share the {left} bytes that the others leave"
             )
-        })?;
+        });
+        let mut shares = shares?;
+        let held = moving.iter().map(|(config, _)| pages(resource.size(config).0));
+        shares.begin(&held.collect::<Vec<_>>());
         Ok(Some((shares, Bytes(left))))
     }
 
-    /// Give the shares that move the size with which they begin.
+    /// Give the shares that move the sizes with which they begin: those that hold these pages of each volume, by
+    /// name, and equal parts of the rest.
     ///
     /// # Errors
     /// As [`moving_shares`](Self::moving_shares).
-    pub(super) fn begin_shares(&mut self) -> Result<()> {
-        let Some((shares, _)) = self.moving_shares()? else { return Ok(()) };
-        let moving = self.each_mut().iter_mut().filter(|config| config.ram.moving.is_some());
-        for (number, (config, pages)) in moving.zip(shares.pages()).enumerate() {
+    pub(crate) fn begin_shares(
+        &mut self,
+        resource: Resource,
+        held_pages: &dyn Fn(&str) -> u32,
+    ) -> Result<()> {
+        let Some((mut shares, _)) = self.moving_shares(resource)? else { return Ok(()) };
+        let moving = self.each_mut().iter_mut().filter(|config| resource.moving(config).is_some());
+        let moving: Vec<&mut Config> = moving.collect();
+        let held = moving.iter().map(|config| held_pages(&config.nbd.export));
+        shares.begin(&held.collect::<Vec<_>>());
+        for (number, (config, pages)) in moving.into_iter().zip(shares.pages()).enumerate() {
             let most = shares.sizes_pages(number).last().copied().unwrap_or(pages);
-            config.ram.size = Bytes(u64::from(pages) * config.page_size.0);
-            config.ram.spare_pages = most - pages;
+            resource.resize(config, pages, most);
         }
         Ok(())
     }

@@ -334,6 +334,64 @@ fn endurance_is_shared_out_like_the_flash() {
 }
 
 #[test]
+fn shares_of_the_flash_that_move_have_their_part_of_the_endurance() {
+    let parse = |flash: &str| {
+        let text = r#"
+            [flash]
+            path = "flash.img"
+            size = "16GiB"
+            FLASH
+            [ram]
+            size = "1GiB"
+            [nbd]
+            socket = "thermocline.sock"
+            [[volume]]
+            name = "fixed"
+            backing = { path = "a.img" }
+            flash = { size = "8GiB" }
+            ram = { size = "64MiB" }
+            policy = { name = "hat" }
+            [[volume]]
+            name = "one"
+            backing = { path = "b.img" }
+            flash = { size = "auto", floor = "2GiB", ceiling = "7GiB" }
+            ram = { size = "auto" }
+            policy = { name = "hat" }
+            [[volume]]
+            name = "two"
+            backing = { path = "c.img" }
+            flash = { size = "auto" }
+            ram = { size = "64MiB" }
+            policy = { name = "hat" }
+        "#;
+        Volumes::parse(&text.replace("FLASH", flash))
+    };
+    let mut found = parse("rated_writes = \"160TB\"\nwrite_budget_gib_per_day = 16.0").unwrap();
+    let gib = |volumes: &Volumes| -> Vec<[u64; 3]> {
+        let each = volumes.each().iter().map(|config| {
+            let flash = config.flash.as_ref().unwrap();
+            let tenths = flash.write_budget_gib_per_day.unwrap() * 10.0;
+            let rated = config.flash_rated_written_bytes().unwrap().unwrap();
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
+            let tenths = tenths.round() as u64;
+            [flash.size.0 >> 29, tenths, rated / 1_000_000_000_000]
+        });
+        each.collect()
+    };
+    assert_eq!(gib(&found), [[16, 80, 80], [8, 40, 40], [8, 40, 40]]);
+    let (shares, total) = found.moving_shares(Resource::Flash).unwrap().unwrap();
+    assert_eq!((total.0 >> 30, shares.pages()), (8, vec![1 << 20; 2]));
+    let limits = shares.sizes_pages(0);
+    assert_eq!([limits[0], limits[limits.len() - 1]], [2 << 18, 7 << 18]);
+    // A start finds other shares.
+    let held = |name: &str| if name == "one" { 9 << 18 } else { 0 };
+    found.begin_shares(Resource::Flash, &held).unwrap();
+    assert_eq!(gib(&found), [[16, 80, 80], [14, 70, 70], [2, 10, 10]]);
+    let (shares, _) = found.moving_shares(Resource::Flash).unwrap().unwrap();
+    assert_eq!(shares.pages(), [7 << 18, 1 << 18]);
+}
+
+#[test]
 fn a_volume_is_configured_as_if_it_were_alone() {
     let found = volumes("", "").unwrap();
     assert_eq!(

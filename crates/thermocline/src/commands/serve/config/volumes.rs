@@ -10,7 +10,7 @@ use thermocline_engine::{VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
 use tracing::{Span, error_span};
 
 use super::super::cleaning::CleaningSection;
-use super::shares::RamShare;
+use super::shares::{Resource, Share, Size};
 use super::{
     Backing, Config, ControlSection, Flash, Io, Limits, Log, Metrics, Mode, Nbd, Policy, Ram,
     Record, UblkSection, VhostUserSection, default_page_size, default_shadow_sample,
@@ -73,9 +73,9 @@ impl Volumes {
         &mut self.each
     }
 
-    /// Return the size of RAM for all volumes together.
-    pub(super) const fn ram_bytes(&self) -> Bytes {
-        self.sizes[0]
+    /// Return the size of a resource for all volumes together.
+    pub(crate) const fn bytes(&self, resource: Resource) -> Bytes {
+        self.sizes[resource as usize]
     }
 
     /// Return `true` if the file has `[[volume]]`.
@@ -160,7 +160,7 @@ struct Volume {
     shadow_sample: f64,
     backing: Backing,
     flash: Option<FlashShare>,
-    ram: RamShare,
+    ram: Share,
     policy: Policy,
     #[serde(default)]
     cleaning: CleaningSection,
@@ -175,9 +175,19 @@ struct Volume {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FlashShare {
-    pub(super) size: Bytes,
+    size: Size,
+    floor: Option<Bytes>,
+    ceiling: Option<Bytes>,
     pub(super) pinned: Option<Bytes>,
     pub(super) write_budget_gib_per_day: Option<f64>,
+}
+
+impl FlashShare {
+    /// Return what a share of RAM has, too.
+    pub(super) const fn share(&self) -> Share {
+        let Self { size, floor, ceiling, pinned, .. } = *self;
+        Share { size, floor, ceiling, pinned }
+    }
 }
 
 impl File {
@@ -192,7 +202,9 @@ impl File {
         let flash = self.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
         let each = each.collect::<Result<_>>()?;
         let mut volumes = Volumes { each, are_named: true, sizes: [self.ram.size, flash] };
-        volumes.begin_shares()?;
+        for resource in Resource::ALL {
+            volumes.begin_shares(resource, &|_| 0)?;
+        }
         for config in &volumes.each {
             volumes.within(config, config.check())?;
         }
@@ -271,7 +283,7 @@ impl File {
         );
         let flash = self.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
         let ram = total(self.volume.iter().map(|volume| volume.ram.fixed()));
-        for (tier, size, shares) in [("ram", self.ram.size, ram), ("flash", flash, self.shares())] {
+        for (tier, size, shares) in [("ram", self.ram.size, ram), ("flash", flash, self.fixed())] {
             ensure!(
                 shares.0 <= size.0,
                 "`{tier}.size` is {} bytes, and the volumes' shares are {} bytes together: make it \
@@ -283,9 +295,17 @@ impl File {
         Ok(())
     }
 
-    /// Return the sum of the volumes' shares of the flash.
+    /// Return the sum of the volumes' shares of the flash that do not move.
+    fn fixed(&self) -> Bytes {
+        total(self.volume.iter().filter_map(|volume| Some(volume.flash?.share().fixed())))
+    }
+
+    /// Return the sum of the volumes' shares of the flash. Those that move share what the others leave.
     fn shares(&self) -> Bytes {
-        total(self.volume.iter().filter_map(|volume| Some(volume.flash?.size)))
+        let mut shares = self.volume.iter().filter_map(|volume| volume.flash);
+        let moves = shares.any(|share| matches!(share.size, Size::Auto));
+        let all = self.flash.as_ref().filter(|_| moves);
+        all.map_or_else(|| self.fixed(), |flash| flash.size)
     }
 
     /// Return the configuration of a volume as if it were alone.
@@ -302,7 +322,7 @@ impl File {
             state_dir: self.state_dir.clone(),
             backing: volume.backing,
             flash: flash.transpose()?,
-            ram: volume.ram.section()?,
+            ram: volume.ram.ram()?,
             policy: volume.policy,
             clients: None,
             cleaning: volume.cleaning,

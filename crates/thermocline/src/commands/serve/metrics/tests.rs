@@ -9,7 +9,8 @@ use thermocline_engine::{Engine, Options, PolicyOptions, Request, Shard};
 
 use super::super::exposition::{PREFIX, sample_name};
 use super::super::mirrored::MirrorStatus;
-use super::super::status::{Figures, GaugeStatus, SharingStatus};
+use super::super::sharing_status::{ShareStatus, SharingStatus};
+use super::super::status::{Figures, GaugeStatus};
 use super::*;
 
 const BEGIN: &str = "<!-- The table of figures: written by `cargo xtask golden` -->\n";
@@ -27,7 +28,7 @@ fn documented() -> Vec<(String, &'static About)> {
     all.extend(DEVICE_FIGURES.iter().map(|figure| &figure.about).map(below("flash")));
     all.extend(TRANSFER_FIGURES.iter().map(|figure| &figure.about).map(below("flash")));
     all.extend(SERVER_FIGURES.iter().map(|figure| &figure.about).map(plain));
-    all.extend([&POLICY, &ENGINE].map(plain));
+    all.extend([&SHARE_MOVES, &POLICY, &ENGINE].map(plain));
     all.extend(RECORDING_FIGURES.iter().map(|figure| &figure.about).map(below("recording")));
     all.extend(SHADOW_FIGURES.iter().map(|figure| &figure.about).map(below("shadows")));
     all
@@ -93,7 +94,7 @@ fn status() -> Arc<Status> {
         gauges: vec![GaugeStatus { name: "hot".into(), tier: "ram".into(), value: 0.5 }],
         shadows: vec![ShadowStatus { name: "lru".into(), ..ShadowStatus::default() }],
         recording: Some(RecordingStatus::default()),
-        sharing: Some(SharingStatus::default()),
+        sharing: SharingStatus { flash: Some(ShareStatus::default()), ram: None },
         flash_mirror: Some(MirrorStatus::default()),
         figures: Figures::read(COUNTER_FIGURES, counters).with(Figures::read(SHARD_FIGURES, shard)),
         ..Status::default()
@@ -121,6 +122,7 @@ fn both_formats_have_the_same_samples() {
         "thermocline_engine_info{version=\"\",policy=\"hat\",write_mode=\"back\"} 1",
         "thermocline_flash_in_use 0.0",
         "thermocline_flushes_total 0",
+        "thermocline_share_moves_total{tier=\"flash\"} 0",
         "thermocline_request_seconds_bucket{le=\"0.004096\",op=\"read\",tier=\"flash\"} 1",
         "thermocline_policy{name=\"hot\",tier=\"ram\"} 0.5",
     ] {
