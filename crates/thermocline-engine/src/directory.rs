@@ -6,8 +6,12 @@
 //!
 //! Layout: chunks of 1 MiB. The first chunk has the directory, in two blocks that say the same. Each entry
 //! has the name of a volume and its extents in chunks. The first one begins where the region begins; the others
-//! are for annexes, of which only the region itself knows what is where. An extent that follows another one
-//! directly is one with it.
+//! are for annexes and for regions of more shards, of which only the superblocks know what is where. An extent
+//! that follows another one directly is one with it.
+//!
+//! Format 1 has a field of fixed length for the name and for each of four extents. Format 2 has what it needs, and
+//! is written if a volume has more extents than that; so a flash on which no volume is scattered stays readable
+//! for programs that know of format 1 alone.
 //!
 //! A change goes through these steps, each of which waits until the one before is durable:
 //!
@@ -16,16 +20,21 @@
 //! 2. Write one copy of the directory: the older or damaged one, if they differ.
 //! 3. Write the other copy.
 //!
-//! A volume gets more chunks before its region uses them. A power cut may leave it chunks that the region does not
-//! use; it has them first when it grows.
+//! A volume gets more chunks before its region uses them, and gives them back after its superblocks durably say
+//! that it does not. A power cut may leave it chunks that the region does not use; it has them first when it grows,
+//! or gives them back at its next start.
 //!
 //! A power cut leaves the directory as it was before or after the change, because each copy has a
 //! generation and a checksum, and one of the two is always intact.
 
+mod error;
+mod room;
+
 use std::io;
 use std::ops::Range;
 
-use thiserror::Error;
+pub use self::error::DirectoryError;
+use self::room::{Extent, Volume, fit, free};
 
 use crate::format::superblock::{Superblock, Unreadable};
 use crate::format::{BLOCK_BYTES, Reader, Writer};
@@ -33,12 +42,16 @@ use crate::storage::Storage;
 
 /// First bytes of a directory.
 const MAGIC: &[u8; 16] = b"thermocline-vols";
-/// Version of the format.
+/// Version of the format with a field for each of a few extents, and of the one without such a bound.
 const FORMAT: u32 = 1;
-/// Size of a chunk.
-const CHUNK_BYTES: u64 = 1 << 20;
-/// Extents that an entry has room for.
+const FORMAT_OF_SCATTERED: u32 = 2;
+/// Size of a chunk of a flash that volumes share: each volume has whole ones.
+pub const CHUNK_BYTES: u64 = 1 << 20;
+/// Extents that an entry of format 1 has room for.
 const EXTENTS_MAX: usize = 4;
+/// Bytes of a directory before its entries, and of the checksum after them.
+const HEADER_BYTES: usize = 32;
+const CHECKSUM_BYTES: usize = 4;
 /// Bytes of the field for a name, its length included.
 const NAME_FIELD_BYTES: usize = 64;
 /// Greatest length of a volume's name, in bytes.
@@ -57,135 +70,6 @@ pub struct Directory {
     generation: u64,
     /// Volumes in the order in which they were added.
     volumes: Vec<Volume>,
-}
-
-/// A volume's entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Volume {
-    name: String,
-    /// The first one begins with the region.
-    extents: Vec<Extent>,
-}
-
-impl Volume {
-    /// Take a range of chunks, too. Those that follow one another become one extent, but the first extent still
-    /// begins with the region.
-    fn take(&mut self, taken: Extent) {
-        let region = self.extents[0].start;
-        let mut all: Vec<Extent> = self.extents.iter().copied().chain([taken]).collect();
-        all.sort_unstable_by_key(|extent| extent.start);
-        let mut joined: Vec<Extent> = vec![];
-        for extent in all {
-            match joined.last_mut().filter(|last| last.end() >= u64::from(extent.start)) {
-                Some(last) if extent.start != region => {
-                    let end = last.end().max(extent.end());
-                    *last = Extent::between(last.start.into(), end);
-                }
-                _ => joined.push(extent),
-            }
-        }
-        // The region's own extent comes first.
-        joined.sort_by_key(|extent| extent.start != region);
-        self.extents = joined;
-    }
-}
-
-/// A range of chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    start: u32,
-    chunks: u32,
-}
-
-impl Extent {
-    /// Return the extent between these numbers of chunks, which fit a directory.
-    fn between(start: u64, end: u64) -> Self {
-        let number = |chunks: u64| u32::try_from(chunks).expect("a flash has 32 bits of chunks");
-        Self { start: number(start), chunks: number(end - start) }
-    }
-
-    fn end(self) -> u64 {
-        u64::from(self.start) + u64::from(self.chunks)
-    }
-
-    fn overlaps(self, other: Self) -> bool {
-        u64::from(self.start) < other.end() && u64::from(other.start) < self.end()
-    }
-
-    fn bytes(self) -> Range<u64> {
-        u64::from(self.start) * CHUNK_BYTES..self.end() * CHUNK_BYTES
-    }
-}
-
-/// Reason why a directory cannot be read or changed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum DirectoryError {
-    /// The device fails.
-    #[error("cannot access the flash: {0}")]
-    Io(#[from] io::Error),
-    /// Neither copy is intact.
-    #[error(
-        "both copies of the flash's directory of volumes are damaged: the places of the volumes are \
-         lost; restore the backing stores from backups, or initialise the flash by force"
-    )]
-    Damaged,
-    /// A later version made it.
-    #[error(
-        "the flash's directory of volumes has format {found}, this program reads format {FORMAT}: use \
-         the version that wrote it"
-    )]
-    Format {
-        /// Format of the directory.
-        found: u32,
-    },
-    /// A volume would be in too many places.
-    #[error(
-        "volume `{name}` would lie in more than {EXTENTS_MAX} places of the flash: remove the volume and add it \
-         with its new size"
-    )]
-    Scattered {
-        /// Name of the volume.
-        name: String,
-    },
-    /// A name is empty, too long or has control characters.
-    #[error(
-        "invalid volume name `{name}`: use 1 to {VOLUME_NAME_BYTES_MAX} bytes without control characters"
-    )]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// Two volumes have one name.
-    #[error("the flash has a volume `{name}` already: choose another name")]
-    Duplicate {
-        /// Name of the volume.
-        name: String,
-    },
-    /// No volume has that name.
-    #[error("the flash has no volume `{name}`; its volumes are: {known}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// Names of the volumes.
-        known: String,
-    },
-    /// The directory is full.
-    #[error("a flash holds at most {VOLUMES_MAX} volumes: remove one first")]
-    TooMany,
-    /// The flash has no free range of that size.
-    #[error(
-        "the flash has no room for volume `{name}`: it needs {wanted_bytes} bytes in one piece, and the \
-         largest free piece has {free_bytes}; use a larger flash, or smaller volumes"
-    )]
-    NoRoom {
-        /// Name of the volume.
-        name: String,
-        /// Size of the region, in bytes.
-        wanted_bytes: u64,
-        /// Size of the largest free piece, in bytes.
-        free_bytes: u64,
-    },
 }
 
 impl Directory {
@@ -293,39 +177,95 @@ impl Directory {
         Ok(())
     }
 
-    /// Give a volume that many bytes more in one piece, durably. `used` are the ranges that its region uses of the
-    /// flash; what else the volume has comes first. Returns where the piece begins.
+    /// Return the free ranges of the flash for a volume, in bytes. `used` are the ranges that its region uses; what
+    /// else the volume has is free for it, and comes first.
     ///
     /// # Errors
-    /// If no volume has the name, there is no room, or a device fails. The volume keeps what it has then.
-    pub fn extend(
-        &mut self,
+    /// If no volume has the name, or a device fails.
+    pub fn free_for(
+        &self,
         storage: &mut dyn Storage,
         name: &str,
-        bytes: u64,
         used: &[Range<u64>],
-    ) -> Result<u64, DirectoryError> {
+    ) -> Result<Vec<Range<u64>>, DirectoryError> {
         let index = self.index(name)?;
         let others = self.volumes.iter().enumerate().filter(|(other, _)| *other != index);
         let others = others.flat_map(|(_, volume)| volume.extents.iter().copied());
-        let own = used.iter().map(|range| {
-            Extent::between(range.start / CHUNK_BYTES, range.end.div_ceil(CHUNK_BYTES))
-        });
-        let free = free(others.chain(own).collect(), storage.size_bytes()?);
+        let own = used.iter().map(Extent::of);
+        let mut free = free(others.chain(own).collect(), storage.size_bytes()?);
         let own = &self.volumes[index].extents;
-        // Chunks that the volume has already are used before others.
-        let is_own = |piece: &Extent| own.iter().any(|extent| extent.overlaps(*piece));
-        let extent = fit(&free, name, bytes, |piece| (!is_own(piece), piece.chunks))?;
+        free.sort_by_key(|piece| !own.iter().any(|extent| extent.overlaps(*piece)));
+        Ok(free.into_iter().map(Extent::bytes).collect())
+    }
+
+    /// Give a volume ranges of the flash in bytes, durably. They are free.
+    ///
+    /// # Errors
+    /// If no volume has the name, it would be in too many places, or a device fails. The volume keeps what it has
+    /// then.
+    pub fn take(
+        &mut self,
+        storage: &mut dyn Storage,
+        name: &str,
+        ranges: &[Range<u64>],
+    ) -> Result<(), DirectoryError> {
+        let index = self.index(name)?;
+        self.amend(storage, index, |volume| {
+            for range in ranges {
+                volume.take(Extent::of(range));
+            }
+        })
+    }
+
+    /// Take from a volume what its region does not use, durably: `used` are the ranges that it uses, in bytes of the
+    /// flash. Both superblocks of the region durably name no other range: the next start would use it.
+    ///
+    /// # Errors
+    /// If no volume has the name, it would be in too many places, or a device fails. The volume keeps what it has
+    /// then.
+    pub(crate) fn give_back(
+        &mut self,
+        storage: &mut dyn Storage,
+        name: &str,
+        used: &[Range<u64>],
+    ) -> Result<(), DirectoryError> {
+        let index = self.index(name)?;
+        let used: Vec<Extent> = used.iter().map(Extent::of).collect();
+        self.amend(storage, index, |volume| volume.keep(&used))
+    }
+
+    /// Return `true` if a volume has chunks that its region does not use: `used` are the ranges that it uses.
+    ///
+    /// # Errors
+    /// If no volume has the name.
+    pub(crate) fn has_unused(
+        &self,
+        name: &str,
+        used: &[Range<u64>],
+    ) -> Result<bool, DirectoryError> {
+        let volume = &self.volumes[self.index(name)?];
+        let mut kept = volume.clone();
+        kept.keep(&used.iter().map(Extent::of).collect::<Vec<_>>());
+        Ok(kept != *volume)
+    }
+
+    /// Change the chunks of a volume durably.
+    fn amend(
+        &mut self,
+        storage: &mut dyn Storage,
+        index: usize,
+        amend: impl FnOnce(&mut Volume),
+    ) -> Result<(), DirectoryError> {
         let mut changed = self.clone();
-        changed.volumes[index].take(extent);
-        if changed.volumes[index].extents.len() > EXTENTS_MAX {
-            return Err(DirectoryError::Scattered { name: name.to_owned() });
+        amend(&mut changed.volumes[index]);
+        if changed.entries_bytes() > BLOCK_BYTES - HEADER_BYTES - CHECKSUM_BYTES {
+            return Err(DirectoryError::Scattered { name: changed.volumes[index].name.clone() });
         }
         if changed != *self {
             changed.commit(storage, &[])?;
             *self = changed;
         }
-        Ok(extent.bytes().start)
+        Ok(())
     }
 
     /// Remove a volume. What its region held is lost.
@@ -375,6 +315,15 @@ impl Directory {
     /// [`DirectoryError::Unknown`] if no volume has that name.
     pub fn region(&self, name: &str) -> Result<Range<u64>, DirectoryError> {
         Ok(self.volumes[self.index(name)?].extents[0].bytes())
+    }
+
+    /// Return the number of bytes that a volume has.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Unknown`] if no volume has that name.
+    pub fn volume_bytes(&self, name: &str) -> Result<u64, DirectoryError> {
+        let chunks = self.volumes[self.index(name)?].extents.iter();
+        Ok(chunks.map(|extent| u64::from(extent.chunks)).sum::<u64>() * CHUNK_BYTES)
     }
 
     /// Return the range of the flash in which the addresses of a volume's region are, in bytes. It has no end,
@@ -436,8 +385,7 @@ impl Directory {
         }
         let taken = self.volumes.iter().flat_map(|volume| volume.extents.iter().copied());
         let free = free(taken.collect(), size_bytes);
-        // The smallest piece that is large enough leaves large pieces for large volumes.
-        let extent = fit(&free, name, bytes, |piece| piece.chunks)?;
+        let extent = fit(&free, name, bytes)?;
         Ok(Volume { name: name.to_owned(), extents: vec![extent] })
     }
 
@@ -471,22 +419,42 @@ impl Directory {
         is_read && found.is_some_and(|found| found.generation == self.generation)
     }
 
+    /// Return `true` if a volume has more extents than format 1 has fields for.
+    fn is_scattered(&self) -> bool {
+        self.volumes.iter().any(|volume| volume.extents.len() > EXTENTS_MAX)
+    }
+
+    /// Return the number of bytes of all entries.
+    fn entries_bytes(&self) -> usize {
+        if !self.is_scattered() {
+            return self.volumes.len() * (NAME_FIELD_BYTES + 4 + 8 * EXTENTS_MAX);
+        }
+        let bytes = |volume: &Volume| 1 + volume.name.len() + 4 + 8 * volume.extents.len();
+        self.volumes.iter().map(bytes).sum()
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
         let mut writer = Writer::new(&mut block);
+        let is_scattered = self.is_scattered();
         writer.bytes(MAGIC);
-        writer.u32(FORMAT);
+        writer.u32(if is_scattered { FORMAT_OF_SCATTERED } else { FORMAT });
         writer.u32(u32::try_from(self.volumes.len()).expect("volumes are few"));
         writer.u64(self.generation);
         for Volume { name, extents } in &self.volumes {
             let mut field = [0; NAME_FIELD_BYTES];
             field[0] = u8::try_from(name.len()).expect("names are short");
             field[1..=name.len()].copy_from_slice(name.as_bytes());
-            writer.bytes(&field);
+            let (name_bytes, fields) = if is_scattered {
+                (1 + name.len(), extents.len())
+            } else {
+                (NAME_FIELD_BYTES, EXTENTS_MAX)
+            };
+            writer.bytes(&field[..name_bytes]);
             writer.u32(u32::try_from(extents.len()).expect("a volume has few extents"));
             let unused = Extent { start: 0, chunks: 0 };
             let padded = extents.iter().copied().chain(std::iter::repeat(unused));
-            for extent in padded.take(EXTENTS_MAX) {
+            for extent in padded.take(fields) {
                 writer.u32(extent.start);
                 writer.u32(extent.chunks);
             }
@@ -503,7 +471,7 @@ impl Directory {
         let Some(mut reader) = Reader::new(block) else { return Ok(None) };
         let _: [u8; 16] = reader.array();
         let found = reader.u32();
-        if found != FORMAT {
+        if ![FORMAT, FORMAT_OF_SCATTERED].contains(&found) {
             return Err(DirectoryError::Format { found });
         }
         let count = reader.u32() as usize;
@@ -511,62 +479,10 @@ impl Directory {
         if count > VOLUMES_MAX || generation >= GENERATION_LIMIT {
             return Ok(None);
         }
-        let mut volumes = vec![];
-        for _ in 0..count {
-            let field: [u8; NAME_FIELD_BYTES] = reader.array();
-            let name = field.get(1..=usize::from(field[0]));
-            let Some(Ok(name)) = name.map(std::str::from_utf8) else { return Ok(None) };
-            let name = name.to_owned();
-            let used = reader.u32() as usize;
-            let mut extents: Vec<Extent> = (0..EXTENTS_MAX)
-                .map(|_| Extent { start: reader.u32(), chunks: reader.u32() })
-                .collect();
-            let is_wrong =
-                |extent: &Extent| extent.start < DIRECTORY_CHUNKS || extent.end() > u32::MAX.into();
-            if !(1..=EXTENTS_MAX).contains(&used) || extents[..used].iter().any(is_wrong) {
-                return Ok(None);
-            }
-            extents.truncate(used);
-            volumes.push(Volume { name, extents });
-        }
-        Ok(Some(Self { generation, volumes }))
+        let read = |_| Volume::decode(&mut reader, found == FORMAT_OF_SCATTERED);
+        let volumes: Option<Vec<Volume>> = (0..count).map(read).collect();
+        Ok(volumes.map(|volumes| Self { generation, volumes }))
     }
-}
-
-/// Return the free pieces of a flash of that size, of which these are taken.
-fn free(mut taken: Vec<Extent>, size_bytes: u64) -> Vec<Extent> {
-    let end = u32::try_from(size_bytes / CHUNK_BYTES).unwrap_or(u32::MAX);
-    taken.sort_unstable_by_key(|extent| extent.start);
-    let mut free = vec![];
-    let mut start = DIRECTORY_CHUNKS;
-    for extent in taken.into_iter().chain([Extent { start: end, chunks: 0 }]) {
-        if extent.start > start {
-            free.push(Extent { start, chunks: extent.start - start });
-        }
-        start = start.max(u32::try_from(extent.end()).unwrap_or(u32::MAX));
-    }
-    free
-}
-
-/// Return the beginning of the least of the pieces that are large enough.
-fn fit<K: Ord>(
-    free: &[Extent],
-    name: &str,
-    bytes: u64,
-    key: impl Fn(&Extent) -> K,
-) -> Result<Extent, DirectoryError> {
-    let wanted = bytes.div_ceil(CHUNK_BYTES).max(1);
-    let fitting = free.iter().filter(|piece| u64::from(piece.chunks) >= wanted);
-    let Some(piece) = fitting.min_by_key(|piece| key(piece)) else {
-        let largest = free.iter().map(|piece| piece.chunks).max().unwrap_or(0);
-        return Err(DirectoryError::NoRoom {
-            name: name.to_owned(),
-            wanted_bytes: bytes,
-            free_bytes: u64::from(largest) * CHUNK_BYTES,
-        });
-    };
-    let start = u64::from(piece.start);
-    Ok(Extent::between(start, start + wanted))
 }
 
 /// Return where the two copies lie, in bytes.
@@ -575,8 +491,9 @@ fn copy_places() -> [u64; 2] {
 }
 
 const _: () = assert!(
-    32 + VOLUMES_MAX * (NAME_FIELD_BYTES + 4 + 8 * EXTENTS_MAX) + 4 <= BLOCK_BYTES,
-    "a block has room for all entries"
+    HEADER_BYTES + VOLUMES_MAX * (NAME_FIELD_BYTES + 4 + 8 * EXTENTS_MAX) + CHECKSUM_BYTES
+        <= BLOCK_BYTES,
+    "a block has room for all entries of format 1"
 );
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ mod storage;
 mod stream;
 
 pub use counters::Counters;
-pub use directory::{Directory, DirectoryError, VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
+pub use directory::{CHUNK_BYTES, Directory, DirectoryError, VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
 pub use drain::{DrainProgress, Drained};
 pub use engine::Engine;
 pub use epoch::{Begin, End, Keep};
@@ -89,7 +89,9 @@ pub use shard::{
     RangeError, RangeWork, Shard, WriteHold,
 };
 pub use shard_map::{ShardMap, Share};
-pub use sharding::{Extension, FlashSet, FoundSet, Part, SharedSyncs, Spanning};
+pub use sharding::{
+    Extension, FlashSet, FoundSet, Part, Reduced, Reduction, SharedSyncs, Spanning,
+};
 pub use side_file::{SideFile, SideFileError};
 pub use start::{DrainOptions, Found, FoundFlash, Intent, Notice, Plan, Step};
 pub use storage::{Section, Storage};

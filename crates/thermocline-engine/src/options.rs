@@ -160,6 +160,9 @@ pub enum OptionsError {
          after that"
     )]
     FlashNotInUse,
+    /// The engine leaves slots of the flash.
+    #[error("the flash gives room back: try again after that")]
+    FlashShrinks,
     /// The longest request is wrong.
     #[error("`request_bytes_max` is {bytes}: it must be at least a page and at most 64 MiB")]
     RequestSize {
@@ -224,7 +227,7 @@ pub enum OptionsError {
 
 /// Return the number of slots for pages on their way, of a policy with that many pages on flash.
 fn moving_slots(flash_pages: u32) -> u32 {
-    (flash_pages / 32).clamp(16, 1 << 16)
+    (flash_pages / 32).clamp(MOVING_SLOTS_MIN, 1 << 16)
 }
 
 impl Options {
@@ -321,6 +324,13 @@ impl Options {
             *(if needed <= slots { &mut fits } else { &mut exceeds }) = pages;
         }
         fits
+    }
+
+    /// Return the number of slots that are enough where there is no room for [`slots`](Self::slots): with fewer that
+    /// are free, pages wait for one another more often.
+    pub fn fewest_slots(&self) -> u32 {
+        let kept = self.kept_slots().saturating_add(self.ram_pages_max());
+        kept.saturating_add(MOVING_SLOTS_MIN).min(self.slots())
     }
 
     /// Return the number of slots for pages that the policy keeps on flash, and for pinned ones.
@@ -451,6 +461,8 @@ impl Options {
 
 /// The largest backing store: what file offsets reach.
 const SIZE_BYTES_MAX: u64 = 1 << 63;
+/// Slots for pages on their way, of the smallest flash.
+const MOVING_SLOTS_MIN: u32 = 16;
 /// Frames that requests leave to background work.
 pub(crate) const RESERVED_FRAMES: u32 = 32;
 /// Frames that writes leave to reads, which therefore do not wait while writes wait for the disk.

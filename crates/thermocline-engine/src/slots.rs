@@ -122,6 +122,8 @@ pub(crate) struct Slots {
     pinned: BTreeMap<SlotId, u32>,
     /// Slots that would be free if they were not being read.
     freed_while_pinned: BTreeSet<SlotId>,
+    /// The first slot of those that are left: no page goes there any more.
+    limit: Option<u32>,
 }
 
 impl Slots {
@@ -147,6 +149,7 @@ impl Slots {
             condemned: BTreeSet::new(),
             pinned: BTreeMap::new(),
             freed_while_pinned: BTreeSet::new(),
+            limit: None,
         }
     }
 
@@ -162,6 +165,61 @@ impl Slots {
             self.free[slot as usize / 64] |= 1 << (slot % 64);
         }
         self.free_slots += slots.saturating_sub(former);
+    }
+
+    /// Use no slot from this one on any more. Pages that are there stay until they are given up.
+    pub(crate) fn set_limit(&mut self, limit: u32) {
+        self.limit = Some(limit);
+        for slot in limit..self.count() {
+            let (word, bit) = (&mut self.free[slot as usize / 64], 1 << (slot % 64));
+            self.free_slots -= u32::from(*word & bit != 0);
+            *word &= !bit;
+        }
+    }
+
+    /// Use all slots again.
+    pub(crate) fn lift_limit(&mut self) {
+        for slot in self.limit.take().map_or(0..0, |limit| limit..self.count()) {
+            let id = SlotId(slot);
+            let is_free = self.slot(id).state() == SlotState::Free && !self.condemned.contains(&id);
+            self.free[slot as usize / 64] |= u64::from(is_free) << (slot % 64);
+            self.free_slots += u32::from(is_free);
+        }
+    }
+
+    /// Return the first slot of those that are left, if some are.
+    pub(crate) const fn limit(&self) -> Option<u32> {
+        self.limit
+    }
+
+    /// Return `true` if no page goes to this slot any more.
+    pub(crate) fn is_left(&self, slot: SlotId) -> bool {
+        self.limit.is_some_and(|limit| slot.0 >= limit)
+    }
+
+    /// Return `true` if the slot holds a page, or is to, or is being read.
+    pub(crate) fn is_in_use(&self, slot: SlotId) -> bool {
+        matches!(self.slot(slot).state(), SlotState::Live | SlotState::Writing)
+            || self.pinned.contains_key(&slot)
+    }
+
+    /// Return `true` if a slot from this one on is being read.
+    pub(crate) fn has_pinned_from(&self, slot: u32) -> bool {
+        self.pinned.range(SlotId(slot)..).next().is_some()
+    }
+
+    /// Forget the slots that are left, all of which are free.
+    pub(crate) fn truncate(&mut self) {
+        let Some(slots) = self.limit.take() else { return };
+        let left = &self.table[slots as usize..];
+        assert!(left.iter().all(|slot| slot.state() == SlotState::Free), "nothing is in them");
+        self.table.truncate(slots as usize);
+        self.table.shrink_to_fit();
+        self.uppers.truncate(slots as usize);
+        self.uppers.shrink_to_fit();
+        self.free.truncate((slots as usize).div_ceil(64));
+        self.cursor = 0;
+        self.condemned.retain(|slot| slot.0 < slots);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -184,6 +242,13 @@ impl Slots {
     /// Return the number of slots that are not used again.
     pub(crate) fn condemned_slots(&self) -> u32 {
         u32::try_from(self.condemned.len()).expect("slots have 32-bit numbers")
+    }
+
+    /// Return the number of slots that can be used.
+    pub(crate) fn usable_slots(&self) -> u32 {
+        let condemned = self.condemned.iter().filter(|slot| !self.is_left(**slot)).count();
+        let condemned = u32::try_from(condemned).expect("slots have 32-bit numbers");
+        self.limit.unwrap_or_else(|| self.count()) - condemned
     }
 
     /// Return the number of slots that hold a page, and of those among them that the disk may not
@@ -357,7 +422,7 @@ impl Slots {
         let former = state.state();
         assert!(matches!(former, SlotState::Writing | SlotState::Obsolete), "it is given up first");
         state.set_state(SlotState::Free);
-        if self.condemned.contains(&slot) {
+        if self.condemned.contains(&slot) || self.is_left(slot) {
             return;
         }
         self.free[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
@@ -375,6 +440,7 @@ impl Slots {
         }
         self.free.fill(0);
         self.free_slots = 0;
+        self.limit = None;
         self.obsolete.clear();
         self.freed_while_pinned.clear();
         let live = kept.iter().map(|&slot| self.slot(slot));
@@ -400,6 +466,10 @@ impl Slots {
         assert_eq!([self.live_slots as usize, self.dirty_slots as usize], [live, dirty]);
         let free: u32 = self.free.iter().map(|word| word.count_ones()).sum();
         assert_eq!(self.free_slots, free, "free slots are counted");
+        for slot in self.limit.map_or(0..0, |limit| limit..self.count()) {
+            let is_free = self.free[slot as usize / 64] & 1 << (slot % 64) != 0;
+            assert!(!is_free, "no page goes to a slot that is left");
+        }
         for slot in &self.freed_while_pinned {
             assert!(self.pinned.contains_key(slot), "a slot waits for those who read it");
         }

@@ -1,6 +1,6 @@
 //! Volumes on one flash whose power is cut, and whose syncs fail: each volume has what was promised to its
-//! clients, whatever the others did. Two are there all the time and grow, and a third one comes and goes while they
-//! work.
+//! clients, whatever the others did. Two are there all the time, grow and give room back, and a third one comes and
+//! goes while they work.
 //!
 //! Operations are done when they are asked for, but for syncs of the flash, which the volumes share as
 //! `JointDriver` performs them. What was not synced when the power is cut is there, torn or gone.
@@ -19,8 +19,8 @@ use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::memory::transfer;
 use thermocline_engine::{
     Device, DeviceError, Directory, DirectoryError, Extension, FlashError, FlashSet, Layout,
-    Operation, OperationKind, Options, PolicyOptions, Request, RequestKind, Section, Shard,
-    ShardMap, Share, SharedSyncs, Storage, SubmitError, Uuid,
+    Operation, OperationKind, Options, PolicyOptions, Reduction, Request, RequestKind, Section,
+    Shard, ShardMap, Share, SharedSyncs, Storage, SubmitError, Uuid,
 };
 
 const PAGE: usize = 4096;
@@ -292,7 +292,9 @@ impl Page {
 /// Return the layout of a volume's region.
 fn layout(number: usize, seed: u64) -> Layout {
     let options = Volume::options(number, seed);
-    Layout { journal_blocks: 8, ..Layout::new(options.slots(), options.page_bytes) }
+    // In half of the runs the two have room that they can give back.
+    let more = if number < GUEST && seed % 2 == 1 { 300 * (number as u32 + 1) } else { 0 };
+    Layout { journal_blocks: 8, ..Layout::new(options.slots() + more, options.page_bytes) }
 }
 
 /// Return the ranges of the flash that a region which begins there has besides.
@@ -328,6 +330,8 @@ struct World {
     /// The notes of the other two: `true` if the flash may have newer bytes.
     need_flash: [bool; 2],
     exchange: Exchange,
+    /// Times that a volume gave room back.
+    shrunk: u64,
     /// `true` if the flash is replaced now and then.
     replaces: bool,
     /// Replacements that came to their end.
@@ -371,6 +375,7 @@ impl World {
             guest_leaves: false,
             need_flash: [true; 2],
             exchange: Exchange::Idle,
+            shrunk: 0,
             replaces: false,
             replaced: 0,
             next_tag: 1,
@@ -478,7 +483,9 @@ impl World {
         let later = |shard: &mut Shard| shard.tick(Nanos(shard.now().0 + 60_000_000));
         match &mut self.exchange {
             Exchange::Idle => {
-                let begins = self.volumes.len() == GUEST && self.below(10) == 0;
+                let begins = self.volumes.len() == GUEST
+                    && !self.volumes.iter().any(|volume| volume.shard.is_shrinking())
+                    && self.below(10) == 0;
                 if begins {
                     self.exchange = Exchange::Leaving;
                 }
@@ -636,31 +643,93 @@ impl World {
     /// Give a volume that stays more slots, if there is room for them; `None` if the power is cut.
     fn grow(&mut self) -> Option<()> {
         let number = self.below(2) as usize;
+        if self.volumes[number].shard.is_shrinking() {
+            return Some(());
+        }
         let (name, more) = (NAMES[number], 1 + self.below(200) as u32);
         let mut flash = Flash(Rc::clone(&self.devices));
         let mut directory = Directory::read(&mut flash).ok()??;
         let window = directory.window(name).unwrap();
         let volume = &mut self.volumes[number];
         let mut section = Section::new(&mut flash, window.clone());
-        let known = Extension::plan(&mut section, 0, None).unwrap().layouts()[0];
+        let known = Extension::plan(&mut section, 0..=0, None).unwrap().layouts()[0];
         // The volumes that come and go find room, too.
         if known.annexes.len() == 3 {
             return Some(());
         }
-        let mut extension = Extension::plan(&mut section, known.slots + more, None).unwrap();
+        let slots = known.slots + more;
+        let mut extension = Extension::plan(&mut section, slots..=slots, None).unwrap();
         let of_flash = |offset: u64| window.start.wrapping_add(offset);
         let used = extension.used().into_iter();
         let used: Vec<_> = used.map(|range| of_flash(range.start)..of_flash(range.end)).collect();
-        let place = match directory.extend(&mut flash, name, extension.bytes(), &used) {
-            Err(DirectoryError::NoRoom { .. }) => return Some(()),
-            extended => extended.ok()?,
+        let free = directory.free_for(&mut flash, name, &used).ok()?;
+        let to_region = |range: &Range<u64>| {
+            range.start.wrapping_sub(window.start)..range.end.wrapping_sub(window.start)
         };
-        extension.place(place.wrapping_sub(window.start));
+        let free: Vec<_> = free.iter().map(to_region).collect();
+        let taken = match extension.place(&free) {
+            Err(FlashError::NoRoom { .. } | FlashError::CannotGrow) => return Some(()),
+            placed => placed.unwrap(),
+        };
+        let taken: Vec<_> =
+            taken.iter().map(|range| of_flash(range.start)..of_flash(range.end)).collect();
+        directory.take(&mut flash, name, &taken).ok()?;
         extension.apply(&mut Section::new(&mut flash, window.clone())).ok()?;
         let layout = extension.layouts()[0];
         let pages = volume.shard.options().flash_pages + more / 20;
         volume.annexes = annexes(window.start, &layout);
+        volume.region = directory.region(name).unwrap();
         volume.shard.grow_flash(pages, &layout).unwrap();
+        Some(())
+    }
+
+    /// Have a volume that stays begin to leave slots, or look whether it has room that it does not use; `None` if
+    /// the power is cut.
+    fn shrink(&mut self) -> Option<()> {
+        let number = self.below(2) as usize;
+        let pages = Volume::options(number, self.seed).flash_pages;
+        let shard = &mut self.volumes[number].shard;
+        match shard.fewer_slots_for(pages) {
+            Ok(Some(_)) => shard.leave_slots(pages).unwrap(),
+            Ok(None) => self.give_back(number, None)?,
+            Err(_) => {}
+        }
+        Some(())
+    }
+
+    /// Take the room from volumes that have left slots; `None` if the power is cut.
+    fn advance_shrinking(&mut self) -> Option<()> {
+        for number in 0..GUEST {
+            let shard = &mut self.volumes[number].shard;
+            if shard.is_shrinking() {
+                shard.tick(Nanos(shard.now().0 + 60_000_000));
+            }
+            if let Some(left) = shard.has_left_slots() {
+                self.give_back(number, Some(left))?;
+            }
+        }
+        Some(())
+    }
+
+    /// Make durable that a volume has only the slots that its shard keeps, and let others have the rest of its room;
+    /// `None` if the power is cut.
+    fn give_back(&mut self, number: usize, left: Option<u32>) -> Option<()> {
+        let name = NAMES[number];
+        let mut flash = Flash(Rc::clone(&self.devices));
+        let mut directory = Directory::read(&mut flash).ok()??;
+        let window = directory.window(name).unwrap();
+        let mut section = Section::new(&mut flash, window.clone());
+        let reduction = Reduction::plan(&mut section, &[left], None).ok()?;
+        let reduced = reduction.apply(&mut section).ok()?;
+        reduced.give_back(&mut directory, &mut flash, name).ok()?;
+        let layout = reduced.layouts()[0];
+        let volume = &mut self.volumes[number];
+        volume.annexes = annexes(window.start, &layout);
+        volume.region = directory.region(name).unwrap();
+        if left.is_some() {
+            volume.shard.give_up_slots(&layout);
+            self.shrunk += 1;
+        }
         Some(())
     }
 
@@ -728,6 +797,12 @@ impl World {
             if self.below(30) == 0 && may_change && self.grow().is_none() {
                 return;
             }
+            if self.below(30) == 0 && may_change && self.shrink().is_none() {
+                return;
+            }
+            if may_change && self.advance_shrinking().is_none() {
+                return;
+            }
             let is_due = self.below(if self.guest_leaves { 2 } else { 30 }) == 0;
             if is_due && may_change && self.change_guest().is_none() {
                 return;
@@ -778,6 +853,7 @@ impl World {
 
 #[test]
 fn what_was_flushed_survives_every_power_cut_while_volumes_come_and_go() {
+    let mut shrunk = 0;
     for seed in 0..60 {
         let mut world = World::new(seed);
         for _ in 0..5 {
@@ -785,7 +861,9 @@ fn what_was_flushed_survives_every_power_cut_while_volumes_come_and_go() {
             world.live(steps);
             world.crash();
         }
+        shrunk += world.shrunk;
     }
+    assert!(shrunk > 30, "{shrunk}");
 }
 
 #[test]

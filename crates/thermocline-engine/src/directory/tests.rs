@@ -329,6 +329,11 @@ fn extents(device: &mut Device, name: &str) -> Vec<(u32, u32)> {
     volume.extents.iter().map(|extent| (extent.start, extent.chunks)).collect()
 }
 
+/// Return the chunks of ranges.
+fn chunks(ranges: &[Range<u64>]) -> Vec<(u64, u64)> {
+    ranges.iter().map(|range| (range.start / MIB, (range.end - range.start) / MIB)).collect()
+}
+
 #[test]
 fn a_volume_gets_free_room_wherever_that_is() {
     let mut device = Device::new(20 * MIB);
@@ -336,61 +341,121 @@ fn a_volume_gets_free_room_wherever_that_is() {
     let mut directory = Directory::set_up(&mut device, &volumes).unwrap();
     let region = directory.region("a").unwrap();
     let mut used = vec![region.clone()];
-    let mut extend = |directory: &mut Directory, device: &mut Device, bytes: u64| {
-        let start = directory.extend(device, "a", bytes, &used);
-        start.inspect(|&start| used.push(start..start + bytes))
+    let mut take = |directory: &mut Directory, device: &mut Device, range: Range<u64>| {
+        directory.take(device, "a", std::slice::from_ref(&range)).unwrap();
+        used.push(range);
+        chunks(&directory.free_for(device, "a", &used).unwrap())
     };
     // Chunks: the directory, three of `gone`, four of `a`, two of `b`, ten that are free.
-    assert_eq!(extend(&mut directory, &mut device, 2 * MIB).unwrap(), 10 * MIB);
+    assert_eq!(take(&mut directory, &mut device, 10 * MIB..12 * MIB), [(12, 8)]);
     assert_eq!(extents(&mut device, "a"), [(4, 4), (10, 2)]);
-    assert_eq!(extend(&mut directory, &mut device, 3 * MIB).unwrap(), 12 * MIB);
+    assert_eq!(take(&mut directory, &mut device, 12 * MIB..15 * MIB), [(15, 5)]);
     assert_eq!(extents(&mut device, "a"), [(4, 4), (10, 5)]);
     directory.remove(&mut device, "gone").unwrap();
     // What lies directly before the region is an extent of its own: the first one begins with the region.
-    assert_eq!(extend(&mut directory, &mut device, 3 * MIB).unwrap(), MIB);
+    assert_eq!(take(&mut directory, &mut device, MIB..4 * MIB), [(15, 5)]);
     assert_eq!(extents(&mut device, "a"), [(4, 4), (1, 3), (10, 5)]);
-    let error = extend(&mut directory, &mut device, 6 * MIB).unwrap_err();
-    assert!(matches!(error, DirectoryError::NoRoom { free_bytes, .. } if free_bytes == 5 * MIB));
     assert_eq!(directory.region("a").unwrap(), region);
     assert_eq!(directory.end_bytes(), 15 * MIB);
     // What a power cut left to the volume alone is its own first.
-    directory.extend(&mut device, "b", 2 * MIB, &[directory.region("b").unwrap()]).unwrap();
-    let again = directory.extend(&mut device, "b", MIB, &[directory.region("b").unwrap()]);
-    assert_eq!(again.unwrap(), 15 * MIB);
-    assert_eq!(extents(&mut device, "b"), [(8, 2), (15, 2)]);
+    directory.take(&mut device, "b", std::slice::from_ref(&(17 * MIB..19 * MIB))).unwrap();
+    let own = [directory.region("b").unwrap()];
+    let free = directory.free_for(&mut device, "b", &own).unwrap();
+    assert_eq!(chunks(&free), [(15, 5)]);
+    let free = directory.free_for(&mut device, "a", &used).unwrap();
+    assert_eq!(chunks(&free), [(15, 2), (19, 1)]);
+    // It may give that back, too.
+    directory.give_back(&mut device, "b", &own).unwrap();
+    assert_eq!(extents(&mut device, "b"), [(8, 2)]);
 }
 
 #[test]
-fn a_power_cut_while_a_volume_grows_leaves_it_as_before_or_larger() {
+fn a_volume_keeps_what_its_region_uses_and_others_get_the_rest() {
+    let mut device = Device::new(12 * MIB);
+    let volumes = [("a", 6 * MIB), ("b", 2 * MIB)];
+    let mut directory = Directory::set_up(&mut device, &volumes).unwrap();
+    directory.take(&mut device, "a", std::slice::from_ref(&(9 * MIB..12 * MIB))).unwrap();
+    // Parts of chunks are whole ones.
+    let used = [MIB..3 * MIB, 4 * MIB..4 * MIB + 1, 10 * MIB - 1..10 * MIB + 1];
+    directory.give_back(&mut device, "a", &used).unwrap();
+    assert_eq!(extents(&mut device, "a"), [(1, 2), (4, 1), (9, 2)]);
+    let own = [directory.region("b").unwrap()];
+    let free = directory.free_for(&mut device, "b", &own).unwrap();
+    assert_eq!(chunks(&free), [(3, 1), (5, 2), (11, 1)]);
+    directory.take(&mut device, "b", &free).unwrap();
+    assert_eq!(extents(&mut device, "b"), [(7, 2), (3, 1), (5, 2), (11, 1)]);
+    // The room of another volume is never its own.
+    directory.give_back(&mut device, "a", std::slice::from_ref(&(0..12 * MIB))).unwrap();
+    assert_eq!(extents(&mut device, "a"), [(1, 2), (4, 1), (9, 2)]);
+}
+
+#[test]
+fn a_power_cut_while_a_volume_changes_leaves_it_as_before_or_after() {
     let mut device = Device::new(16 * MIB);
     let directory = Directory::set_up(&mut device, &[("a", 3 * MIB), ("b", 2 * MIB)]).unwrap();
-    let used = [directory.region("a").unwrap()];
-    let grow = |device: &mut Device| directory.clone().extend(device, "a", MIB, &used).map(drop);
-    let mut seen = BTreeMap::new();
-    for mut device in cut_everywhere(&device, grow) {
-        *seen.entry(extents(&mut device, "a")).or_insert(0) += 1;
-    }
-    let expected = [vec![(1, 3)], vec![(1, 3), (6, 1)]];
-    assert!(seen.keys().eq(&expected), "{seen:?}");
+    let grow = |device: &mut Device| {
+        directory.clone().take(device, "a", std::slice::from_ref(&(6 * MIB..7 * MIB))).map(drop)
+    };
+    let shrink = |device: &mut Device| {
+        directory.clone().give_back(device, "a", std::slice::from_ref(&(MIB..2 * MIB))).map(drop)
+    };
+    let check = |change: &dyn Fn(&mut Device) -> Result<(), DirectoryError>, changed| {
+        let mut seen = BTreeMap::new();
+        for mut device in cut_everywhere(&device, change) {
+            *seen.entry(extents(&mut device, "a")).or_insert(0) += 1;
+        }
+        let mut expected = [vec![(1, 3)], changed];
+        expected.sort();
+        assert!(seen.keys().eq(&expected), "{seen:?}");
+    };
+    check(&grow, vec![(1, 3), (6, 1)]);
+    check(&shrink, vec![(1, 1)]);
+}
+
+/// Return the format of each copy.
+fn formats(device: &Device) -> [u8; 2] {
+    copy_places().map(|place| device.durable[&(place / BLOCK_BYTES as u64)][16])
 }
 
 #[test]
-fn a_volume_in_too_many_places_is_refused() {
-    let mut device = Device::new(64 * MIB);
-    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
-    let volumes = names.map(|name| (name, MIB));
+fn a_scattered_volume_has_a_format_of_its_own_and_returns_from_it() {
+    let mut device = Device::new(512 * MIB);
+    let volumes = [("a", MIB), ("b", MIB), ("c", 400 * MIB)];
     let mut directory = Directory::set_up(&mut device, &volumes).unwrap();
-    for name in ["c", "e", "g", "i"] {
-        directory.remove(&mut device, name).unwrap();
-    }
+    directory.remove(&mut device, "c").unwrap();
     let mut used = vec![directory.region("a").unwrap()];
-    for _ in 1..EXTENTS_MAX {
-        let start = directory.extend(&mut device, "a", MIB, &used).unwrap();
-        used.push(start..start + MIB);
+    for number in 1.. {
+        let place = (2 + 2 * number) * MIB;
+        let before = directory.clone();
+        let taken = directory.take(&mut device, "a", std::slice::from_ref(&(place..place + MIB)));
+        if let Err(error) = taken {
+            assert!(matches!(error, DirectoryError::Scattered { .. }), "{error}");
+            assert!(number > 200, "{number} places");
+            assert_eq!(directory, before);
+            break;
+        }
+        used.push(place..place + MIB);
+        let format = if used.len() > EXTENTS_MAX { 2 } else { 1 };
+        assert_eq!(formats(&device), [format; 2]);
+        assert_eq!(Directory::read(&mut device).unwrap().unwrap(), directory);
     }
-    let before = directory.clone();
-    let error = directory.extend(&mut device, "a", MIB, &used).unwrap_err();
-    assert!(matches!(error, DirectoryError::Scattered { .. }), "{error}");
-    assert_eq!(directory, before);
-    assert_eq!(Directory::read(&mut device).unwrap().unwrap(), before);
+    // A power cut on the way to the other format, and back, leaves one of both directories.
+    for kept in [EXTENTS_MAX, EXTENTS_MAX + 1] {
+        let mut now = directory.clone();
+        now.give_back(&mut device, "a", &used[..kept]).unwrap();
+        let place = 480 * MIB;
+        let change = |device: &mut Device| {
+            let mut changed = now.clone();
+            let used = &used[..2 * EXTENTS_MAX + 1 - kept];
+            changed.give_back(device, "a", used)?;
+            changed.take(device, "a", std::slice::from_ref(&(place..place + MIB)))
+        };
+        for mut device in cut_everywhere(&device, change) {
+            let found = Directory::read(&mut device).unwrap().unwrap();
+            assert_eq!(found.volumes().len(), 2);
+            assert!((EXTENTS_MAX..=EXTENTS_MAX + 2).contains(&extents(&mut device, "a").len()));
+        }
+    }
+    directory.give_back(&mut device, "a", &used[..1]).unwrap();
+    assert_eq!(formats(&device), [1; 2]);
 }

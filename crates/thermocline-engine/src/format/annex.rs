@@ -16,11 +16,16 @@ pub struct Annex {
     pub offset_bytes: u64,
     /// Number of its first slot.
     pub first_slot: u32,
-    /// Slots for which it has room.
+    /// Slots for which it was made. Its table is that long; it may have given room for slots back.
     pub room_slots: u32,
 }
 
 impl Annex {
+    /// Create an annex for slots from one on.
+    pub(crate) const fn new(offset_bytes: u64, first_slot: u32, room_slots: u32) -> Self {
+        Self { offset_bytes, first_slot, room_slots }
+    }
+
     /// Return the number of bytes of the table that it has.
     pub(crate) fn table_bytes(&self) -> u64 {
         let end = self.first_slot.saturating_add(self.room_slots);
@@ -28,9 +33,9 @@ impl Annex {
         2 * u64::from(blocks) * BLOCK_BYTES as u64
     }
 
-    /// Return the number of bytes that it has in all.
-    pub(crate) fn bytes(&self, page_bytes: u32) -> u64 {
-        self.slots_bytes(page_bytes) + u64::from(self.room_slots) * u64::from(page_bytes)
+    /// Return the number of bytes that it has if it has that many slots.
+    pub(crate) fn bytes_of(&self, slots: u32, page_bytes: u32) -> u64 {
+        self.slots_bytes(page_bytes) + u64::from(slots) * u64::from(page_bytes)
     }
 
     /// Return the offset of its slots from the beginning of the region, in bytes.
@@ -77,6 +82,12 @@ impl Annexes {
         self.each[self.count] = annex;
         self.count += 1;
         self
+    }
+
+    /// Return those that begin before a slot.
+    pub(super) fn before(&self, slot: u32) -> Self {
+        let kept = self.iter().filter(|annex| annex.first_slot < slot);
+        kept.fold(Self::default(), |annexes, annex| annexes.with(*annex))
     }
 
     /// Return `true` if there cannot be one more.

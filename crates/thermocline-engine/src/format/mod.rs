@@ -29,6 +29,10 @@
 //! about. Slots and blocks are numbered through all of them. The superblock of such a region has a format of
 //! its own, which lists them.
 //!
+//! A region that gave room back has fewer slots than one of its pieces was made for: the blocks of the table
+//! stay in their places before the slots, and what would follow the last slot of the piece belongs to others.
+//! The superblock has a format of its own again.
+//!
 //! All numbers are little-endian. Every block ends in a CRC32C of what precedes it.
 
 pub(crate) mod annex;
@@ -70,7 +74,8 @@ pub struct Layout {
     pub slots: u32,
     /// Bytes of a slot.
     pub page_bytes: u32,
-    /// Slots for which there is room before the annexes.
+    /// Slots for which the room before the annexes was made. The table there is that long; the region keeps only
+    /// the slots that it uses.
     pub room_slots: u32,
     /// Room that was added later, in the order of its slots.
     pub annexes: Annexes,
@@ -116,31 +121,83 @@ impl Layout {
         Self { table_blocks: blocks_of(slots), slots, annexes, ..*self }
     }
 
-    /// Return the number of bytes that the flash must have, without annexes.
+    /// Return the layout with that many slots, of which the last piece, which gave room back, has those that are
+    /// new.
+    ///
+    /// # Panics
+    /// If the piece was not made for so many.
+    #[must_use]
+    pub(crate) fn with_room_back(&self, slots: u32) -> Self {
+        assert!(slots - self.slots <= self.slots_to_return(), "the piece was made for these slots");
+        Self { table_blocks: blocks_of(slots), slots, ..*self }
+    }
+
+    /// Return the layout with its first slots alone. Annexes that have none of them are gone.
+    ///
+    /// # Panics
+    /// If it has fewer slots, or none is to stay.
+    #[must_use]
+    pub fn with_first(&self, slots: u32) -> Self {
+        assert!((1..=self.slots).contains(&slots), "some of the slots stay");
+        let annexes = self.annexes.before(slots);
+        Self { table_blocks: blocks_of(slots), slots, annexes, ..*self }
+    }
+
+    /// Return the number of slots that the last piece was made for and does not have: where they were may belong
+    /// to others.
+    pub(crate) fn slots_to_return(&self) -> u32 {
+        let last = self.annexes.last();
+        let end = last.map_or(self.room_slots, |annex| annex.first_slot + annex.room_slots);
+        end - self.slots
+    }
+
+    /// Return the number of bytes that the flash must have for all that the room before the annexes was made for.
+    /// Regions of several shards follow one another at that distance.
     pub fn flash_bytes(&self) -> u64 {
         self.slot_offset_bytes() + u64::from(self.room_slots) * u64::from(self.page_bytes)
+    }
+
+    /// Return the number of bytes that it uses before the annexes.
+    pub fn first_bytes(&self) -> u64 {
+        self.slot_offset_bytes() + u64::from(self.first_slots()) * u64::from(self.page_bytes)
     }
 
     /// Return the number of bytes that the flash must have, with annexes that lie behind the beginning.
     pub(crate) fn end_bytes(&self) -> u64 {
         let ends = self.annex_ranges().map(|range| range.end).filter(|end| *end < 1 << 63);
-        ends.max().unwrap_or(0).max(self.flash_bytes())
+        ends.max().unwrap_or(0).max(self.first_bytes())
     }
 
-    /// Return the ranges that annexes have, in bytes from the beginning of the region, modulo 2^64.
+    /// Return the ranges that annexes use, in bytes from the beginning of the region, modulo 2^64.
     pub fn annex_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.annexes.iter().map(|annex| {
-            let start = annex.offset_bytes;
-            start..start.wrapping_add(annex.bytes(self.page_bytes))
+        self.annexes.iter().zip(self.annex_ends()).map(|(annex, end)| {
+            let (start, slots) = (annex.offset_bytes, end - annex.first_slot);
+            start..start.wrapping_add(annex.bytes_of(slots, self.page_bytes))
         })
+    }
+
+    /// Return the number of bytes that its pieces have of the flash, in units of `unit_bytes`.
+    pub fn room_bytes(&self, unit_bytes: u64) -> u64 {
+        let annexes = self.annex_ranges().map(|range| range.end.wrapping_sub(range.start));
+        let pieces = [self.first_bytes()].into_iter().chain(annexes);
+        pieces.map(|bytes| bytes.next_multiple_of(unit_bytes)).sum()
+    }
+
+    /// Return the number of the slot that follows the last one of each annex.
+    fn annex_ends(&self) -> impl Iterator<Item = u32> + '_ {
+        let first_slots = self.annexes.iter().map(|annex| annex.first_slot);
+        first_slots.skip(1).chain([self.slots])
+    }
+
+    /// Return the end of the last piece, in bytes from the beginning of the region, modulo 2^64.
+    pub(crate) fn last_end_bytes(&self) -> u64 {
+        self.annex_ranges().last().map_or_else(|| self.first_bytes(), |range| range.end)
     }
 
     /// Return `true` if the numbers go together.
     pub(crate) fn is_plausible(&self) -> bool {
         let Self { journal_blocks, table_blocks, slots, page_bytes, room_slots, ref annexes } =
             *self;
-        let first_slots = annexes.iter().map(|annex| annex.first_slot);
-        let ends: Vec<u32> = first_slots.skip(1).chain([slots]).collect();
         page_bytes > 0
             && page_bytes.is_multiple_of(4096)
             && page_bytes <= 1 << 20
@@ -149,12 +206,19 @@ impl Layout {
             && (JOURNAL_BLOCKS_MIN..=JOURNAL_BLOCKS_MAX).contains(&journal_blocks)
             && self.first_slots() <= room_slots
             && room_slots < 1 << 31
-            && annexes.iter().zip(ends).all(|(annex, end)| annex.is_plausible(end))
+            && annexes.iter().zip(self.annex_ends()).all(|(annex, end)| annex.is_plausible(end))
     }
 
     /// Return `true` if it has room in one piece alone, and uses all of it.
     pub(crate) fn is_whole(&self) -> bool {
-        self.annexes.is_empty() && self.room_slots == self.slots
+        self.annexes.is_empty() && !self.is_shortened()
+    }
+
+    /// Return `true` if a piece has fewer slots than it was made for.
+    pub(crate) fn is_shortened(&self) -> bool {
+        let is_short = |(annex, end): (&Annex, u32)| annex.room_slots > end - annex.first_slot;
+        self.room_slots > self.first_slots()
+            || self.annexes.iter().zip(self.annex_ends()).any(is_short)
     }
 
     /// Return `true` if the other one is that of another region of the same flash: regions begin alike, and each
@@ -295,9 +359,21 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
-        let (first, rest) = self.bytes.split_first_chunk().expect("fields fit their block");
+        self.try_array().expect("fields fit their block")
+    }
+
+    /// Return the next bytes, if there are so many.
+    pub(crate) fn try_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;
-        *first
+        Some(*first)
+    }
+
+    /// Return the next `length` bytes, if there are so many.
+    pub(crate) fn try_bytes(&mut self, length: usize) -> Option<&[u8]> {
+        let (first, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
+        Some(first)
     }
 
     pub(crate) fn u32(&mut self) -> u32 {
@@ -461,6 +537,61 @@ mod tests {
         }
     }
 
+    /// Return the format of a layout's superblock, which is read again as it was.
+    fn format_of(layout: &Layout) -> u8 {
+        let superblock = Superblock::first(CACHE, *layout, 1000 * u64::from(layout.page_bytes));
+        let mut block = vec![0; BLOCK_BYTES];
+        superblock.encode(&mut block);
+        assert_eq!(Superblock::decode(&block), Ok(superblock));
+        // Programs of earlier formats must not take the room of others for their own.
+        for other in [6, 7].into_iter().filter(|other| *other != block[16]) {
+            let mut wrong = block.clone();
+            wrong[16] = other;
+            let end = BLOCK_BYTES - 4;
+            let checksum = crc32c::crc32c(&wrong[..end]).to_le_bytes();
+            wrong[end..].copy_from_slice(&checksum);
+            assert_eq!(Superblock::decode(&wrong), Err(Unreadable::Torn), "{other}");
+        }
+        block[16]
+    }
+
+    #[test]
+    fn a_region_that_gives_room_back_keeps_the_places_of_its_first_slots() {
+        let whole = Layout::new(1000, 4096);
+        let grown = whole.with_annex(64 << 20, 1500).with_annex(32 << 20, 1600);
+        let places = |layout: &Layout| -> Vec<u64> {
+            let slots = (0..layout.slots).map(|slot| layout.slot_place_bytes(slot));
+            let blocks = (0..layout.table_blocks)
+                .flat_map(|block| [0, 1].map(|copy| layout.table_offset_bytes(block, copy)));
+            slots.chain(blocks).collect()
+        };
+        for (slots, annexes, format) in
+            [(1600, 2, 6), (1501, 2, 7), (1500, 1, 6), (1001, 1, 7), (1000, 0, 2), (1, 0, 7)]
+        {
+            let layout = grown.with_first(slots);
+            let found = (layout.annexes.len(), format_of(&layout));
+            assert_eq!(found, (annexes, format), "{slots} slots");
+            assert!(places(&layout).iter().all(|place| places(&grown).contains(place)));
+            let ends = layout.annex_ranges().map(|range| range.end).chain([layout.first_bytes()]);
+            let ends: Vec<u64> = ends.collect();
+            assert!(ends.contains(&(layout.slot_place_bytes(slots - 1) + 4096)));
+            // Regions of several shards keep their distance.
+            assert_eq!(layout.flash_bytes(), whole.flash_bytes());
+            assert!(
+                layout.is_like(&whole) && layout.room_bytes(1 << 20) <= grown.room_bytes(1 << 20)
+            );
+            // It may have again what its last piece was made for, and annexes.
+            let most = slots + layout.slots_to_return();
+            assert_eq!(most, [1000, 1500, 1600][annexes]);
+            assert_eq!(layout.with_room_back(most), grown.with_first(most));
+            let longer = layout.with_annex(96 << 20, slots + 300);
+            assert_eq!(format_of(&longer), if most == slots { 6 } else { 7 });
+            assert_eq!(longer.with_first(slots), layout);
+            let blocks: Vec<u32> = longer.table_parts().flat_map(|(blocks, _)| blocks).collect();
+            assert!(blocks.into_iter().eq(0..longer.table_blocks));
+        }
+    }
+
     #[test]
     fn the_superblock_says_how_many_bits_page_numbers_have() {
         let superblock = |pages: u64| {
@@ -482,13 +613,13 @@ mod tests {
         }
         assert_eq!(Superblock::decode(&encoded(&superblock(PAGES_MAX + 1))), Err(Unreadable::Torn));
         // The other format, with a right checksum.
-        for (pages, format) in [(many, 4), (many + 1, 2), (many + 1, 1), (1, 6), (1, 7)] {
+        for (pages, format) in [(many, 4), (many + 1, 2), (many + 1, 1), (1, 6), (1, 7), (1, 8)] {
             let mut block = encoded(&superblock(pages));
             block[16] = format;
             let end = BLOCK_BYTES - 4;
             let checksum = crc32c::crc32c(&block[..end]).to_le_bytes();
             block[end..].copy_from_slice(&checksum);
-            let expected = if format == 7 { Unreadable::Format(7) } else { Unreadable::Torn };
+            let expected = if format == 8 { Unreadable::Format(8) } else { Unreadable::Torn };
             assert_eq!(Superblock::decode(&block), Err(expected), "{pages} pages");
         }
     }

@@ -22,9 +22,12 @@ const FORMAT_OF_REGION: u32 = 3;
 /// 32 bits must not cut.
 const FORMAT_OF_WIDE: u32 = 4;
 const FORMAT_OF_WIDE_REGION: u32 = 5;
-/// The version of the format of a region with annexes, or with room that it does not use; of any number of
-/// shards, and for a backing store of any size.
-pub(crate) const FORMAT_OF_ANNEXES: u32 = 6;
+/// The version of the format of a region with annexes; of any number of shards, and for a backing store of any
+/// size.
+const FORMAT_OF_ANNEXES: u32 = 6;
+/// The same of a region of which a piece has fewer slots than it was made for: programs that know format 6 alone
+/// would take the room of others for its own.
+pub(crate) const FORMAT_OF_SHORTENED: u32 = 7;
 
 /// Contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +94,7 @@ impl Superblock {
         writer.bytes(MAGIC);
         let has_annexes = !self.layout.is_whole() && !self.has_single_journal;
         writer.u32(match (self.share.is_whole(), self.has_single_journal) {
+            _ if has_annexes && self.layout.is_shortened() => FORMAT_OF_SHORTENED,
             _ if has_annexes => FORMAT_OF_ANNEXES,
             (false, _) if self.is_wide() => FORMAT_OF_WIDE_REGION,
             (false, _) => FORMAT_OF_REGION,
@@ -130,7 +134,7 @@ impl Superblock {
         }
         let format = u32::from_le_bytes([block[16], block[17], block[18], block[19]]);
         let mut reader = Reader::new(block).ok_or(Unreadable::Torn)?;
-        if !(FORMAT_OF_SINGLE_JOURNAL..=FORMAT_OF_ANNEXES).contains(&format) {
+        if !(FORMAT_OF_SINGLE_JOURNAL..=FORMAT_OF_SHORTENED).contains(&format) {
             return Err(Unreadable::Format(format));
         }
         let _magic: [u8; 16] = reader.array();
@@ -149,7 +153,7 @@ impl Superblock {
             share: Share::WHOLE,
         };
         (superblock.end, superblock.is_given_up) = decode_end(&mut reader);
-        let has_annexes = format == FORMAT_OF_ANNEXES;
+        let has_annexes = format >= FORMAT_OF_ANNEXES;
         if has_annexes || [FORMAT_OF_REGION, FORMAT_OF_WIDE_REGION].contains(&format) {
             let share = decode_share(&mut reader).ok_or(Unreadable::Torn)?;
             superblock.share = share;
@@ -163,8 +167,11 @@ impl Superblock {
         }
         let is_of_width = has_annexes
             || superblock.is_wide() == [FORMAT_OF_WIDE, FORMAT_OF_WIDE_REGION].contains(&format);
-        let is_of_format =
-            superblock.is_plausible() && is_of_width && superblock.layout.is_whole() != has_annexes;
+        let is_shortened = format == FORMAT_OF_SHORTENED;
+        let is_of_format = superblock.is_plausible()
+            && is_of_width
+            && superblock.layout.is_whole() != has_annexes
+            && superblock.layout.is_shortened() == is_shortened;
         is_of_format.then_some(superblock).ok_or(Unreadable::Torn)
     }
 

@@ -52,7 +52,7 @@ pub enum FlashError {
     #[error(
         "the flash has format {found}, this program reads formats up to {}: drain it with the version \
          that wrote it, or initialise it by force and lose what only it holds",
-        crate::format::superblock::FORMAT_OF_ANNEXES
+        crate::format::superblock::FORMAT_OF_SHORTENED
     )]
     Format {
         /// The format of the flash.
@@ -135,11 +135,22 @@ pub enum FlashError {
     },
     /// It cannot get more slots.
     #[error(
-        "the flash has grown {} times, or has a format of before version 0.2 until its first start: drain it and \
+        "the flash is in {} pieces besides the first one, or has a format of before version 0.2 until its first start: drain it and \
          initialise it with the new size, or start it with the former one first",
         crate::format::annex::ANNEXES_MAX
     )]
     CannotGrow,
+    /// There is no room for more slots.
+    #[error(
+        "the flash has no room for more pages: they need {wanted_bytes} bytes and some for records, and \
+         {free_bytes} are free; use a larger flash, or smaller volumes"
+    )]
+    NoRoom {
+        /// Bytes that would be enough in one piece.
+        wanted_bytes: u64,
+        /// Free bytes.
+        free_bytes: u64,
+    },
     /// The device is too small.
     #[error("the flash has {found_bytes} bytes, and {wanted_bytes} are needed")]
     TooSmall {

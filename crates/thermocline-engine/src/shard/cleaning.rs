@@ -170,6 +170,7 @@ impl Shard {
         let idle =
             self.idle_from().filter(|&from| dirty > 0 && self.flash.works() && from > self.now);
         let devices = retry.into_iter().chain(idle).chain(blanks).chain(flash).chain(sync);
+        let devices = devices.chain(self.next_move());
         devices.chain(look).chain(self.first_deadline()).min()
     }
 

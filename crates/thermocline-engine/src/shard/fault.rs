@@ -130,6 +130,7 @@ impl Shard {
     /// Stop using the flash, except to read pages that only it has.
     pub(super) fn end_flash(&mut self) {
         self.flash = FlashUse::Released(None);
+        self.shrinking = None;
         self.forget_journal();
         self.write_backs.open();
         self.options.flash_pages = 0;

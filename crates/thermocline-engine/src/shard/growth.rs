@@ -1,5 +1,7 @@
 //! A backing store and a flash that grow while the engine serves.
 
+use std::ops::RangeInclusive;
+
 use super::{OpenError, SPARE_SLOTS_MIN, Shard};
 use crate::format::Layout;
 use crate::options::{Options, OptionsError};
@@ -33,20 +35,25 @@ impl Shard {
         self.renew_policy(&(0..0)).inspect_err(|_| self.options.backing_pages = former)
     }
 
-    /// Return the number of slots for a policy that keeps that many pages on flash, if these are more than there
-    /// are.
+    /// Return the number of slots that are enough for a policy which keeps that many pages on flash, and the number
+    /// that it should have, if there are fewer. A policy that gives pages up does not want more slots.
     ///
     /// # Errors
     /// If the flash is not in use, or the policy cannot have that many.
-    pub fn slots_for(&self, flash_pages: u32) -> Result<Option<u32>, OptionsError> {
+    pub fn slots_for(&self, flash_pages: u32) -> Result<Option<RangeInclusive<u32>>, OptionsError> {
         if !self.may_use_slots() || self.awaits_epoch {
             return Err(OptionsError::FlashNotInUse);
+        }
+        if self.is_shrinking() {
+            return Err(OptionsError::FlashShrinks);
         }
         let options = Options { flash_pages, ..self.options.clone() };
         options.check()?;
         let slots = options.slots();
         options.build_policy(slots.max(self.slots.count()))?;
-        Ok((slots > self.slots.count()).then_some(slots))
+        let (count, fewest) = (self.slots.count(), options.fewest_slots());
+        let is_short = count < if flash_pages > self.options.flash_pages { slots } else { fewest };
+        Ok(is_short.then_some(fewest..=slots))
     }
 
     /// Lets the policy keep that many pages on flash from now on, in slots of this layout. Before that, the
@@ -59,7 +66,7 @@ impl Shard {
         if layout.slots > self.slots.count() && self.slots_for(flash_pages).is_ok() {
             self.slots.grow(layout.slots);
             self.outbox.set_breaks(layout);
-            self.journal.grow(layout);
+            self.journal.set_layout(layout);
         }
         self.set_flash_pages(flash_pages)
     }

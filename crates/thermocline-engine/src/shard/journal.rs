@@ -7,6 +7,7 @@
 //! It enforces rule 2 of durability (`ARCHITECTURE.md`): what a sync covers, and what is durable then.
 
 mod checkpoint;
+mod tail;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU64;
@@ -201,14 +202,20 @@ impl Journal {
         self.superblock.layout.flash_bytes()
     }
 
+    /// Return the layout of the flash.
+    pub(super) const fn layout(&self) -> &Layout {
+        &self.superblock.layout
+    }
+
     /// Return the offset of a slot, in bytes.
     pub(super) fn slot_offset_bytes(&self, slot: SlotId) -> u64 {
         self.superblock.layout.slot_place_bytes(slot.0)
     }
 
-    /// Take over a layout with more slots. The flash durably has it, and its table has nothing about them.
-    pub(super) fn grow(&mut self, layout: &Layout) {
-        self.checkpoints.grow(layout.table_blocks);
+    /// Take over a layout with more slots, of which the table on the flash has nothing, or with fewer. The flash
+    /// durably has it.
+    pub(super) fn set_layout(&mut self, layout: &Layout) {
+        self.checkpoints.resize(layout.table_blocks);
         self.superblock.layout = *layout;
     }
 

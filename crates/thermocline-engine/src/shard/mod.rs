@@ -35,6 +35,7 @@ mod request;
 mod requests;
 mod retry;
 mod settle;
+mod shrinking;
 mod slot;
 mod waiters;
 mod write_backs;
@@ -78,6 +79,7 @@ use self::places::{Place, Places};
 pub use self::ranges::{RangeCommand, RangeDone, RangeError, RangeWork};
 use self::requests::Requests;
 use self::retry::FlashFaults;
+use self::shrinking::Shrinking;
 use self::waiters::Waiters;
 use self::write_backs::WriteBacks;
 
@@ -129,6 +131,8 @@ pub struct Shard {
     clock: u64,
     now: Nanos,
     flash: FlashUse,
+    /// Slots that are left.
+    shrinking: Option<Box<Shrinking>>,
     /// Set until the epoch of the flash has begun: nothing is written before.
     awaits_epoch: bool,
     /// `true` if everything is to be on disk.
@@ -290,6 +294,7 @@ impl Shard {
             clock: 0,
             now: Nanos(0),
             flash: if slots > 0 { FlashUse::Works } else { FlashUse::Released(None) },
+            shrinking: None,
             awaits_epoch: false,
             is_draining: false,
             // Pinned pages may be missing.
@@ -507,6 +512,7 @@ impl Shard {
         self.want_frames();
         self.bound_undurable();
         self.retry_queued();
+        self.advance_shrinking();
         self.start_write_backs();
         self.advance_waiters();
     }

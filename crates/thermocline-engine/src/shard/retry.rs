@@ -241,8 +241,7 @@ impl Shard {
     /// Note that an operation failed for good.
     pub(super) fn flash_operation_failed(&mut self) {
         self.flash_faults.failed += 1;
-        let slots = u32::try_from(self.slots.len()).expect("slots have 32-bit numbers");
-        let usable_slots = slots - self.slots.condemned_slots();
+        let usable_slots = self.slots.usable_slots();
         let is_too_small = usable_slots < self.options.kept_slots() + SPARE_SLOTS_MIN;
         let failed = self.flash_faults.failed - self.flash_faults.failed_before;
         let is_over = failed > u64::from(self.options.flash_error_budget);

@@ -121,7 +121,10 @@ impl Shard {
         let is_being_written =
             |write: Option<Capture>| write.is_some_and(|capture| capture.version == entry.newest);
         let slot_write = entry.slot_write.map(|write| write.capture);
-        let is_met = self.current_slot(id).is_some() || is_being_written(slot_write);
+        // A slot that the shard leaves is not where the policy wants the page to be.
+        let leaves_slot = self.is_leaving_slot(id);
+        let is_held = self.current_slot(id).is_some() && !(wants.flash && leaves_slot);
+        let is_met = is_held || is_being_written(slot_write);
         let is_logged = is_met || is_on_disk || is_being_written(entry.disk_write);
         if !self.may_use_slots() {
             self.entries[id].wants.disk |= !is_on_disk;
@@ -138,7 +141,7 @@ impl Shard {
         if slot_write.is_some() {
             return;
         }
-        if wants.flash && !wants.log && !self.may_write_flash(is_on_disk) {
+        if wants.flash && !wants.log && !leaves_slot && !self.may_write_flash(is_on_disk) {
             self.entries[id].wants.flash = false;
             self.entries[id].wants.disk |= !is_on_disk;
             self.counters.budget_refusals += 1;
@@ -218,6 +221,7 @@ impl Shard {
     /// is to be cleaned.
     fn settle_absent(&mut self, id: EntryId) {
         let in_slot = self.current_slot(id).is_some();
+        let stays_in_slot = in_slot && !self.is_leaving_slot(id);
         let has_flash = self.may_use_slots();
         let entry = &mut self.entries[id];
         entry.wants.log = false;
@@ -238,7 +242,7 @@ impl Shard {
             }
         }
         let entry = &mut self.entries[id];
-        if entry.wants.flash && (in_slot || !has_flash) {
+        if entry.wants.flash && (stays_in_slot || !has_flash) {
             entry.wants.flash = false;
         }
         let is_wanted = entry.in_ram || entry.wants.flash;

@@ -21,11 +21,10 @@ use crate::memory::Frames;
 use crate::offline::{Check, Contents};
 use crate::recovery::{self, Flash, FlashError};
 use crate::shard_map::{ShardMap, Share};
-use crate::sharding::Extension;
 use crate::storage::{Section, Storage};
 
 /// Regions begin at multiples of this.
-const REGION_ALIGNMENT: u64 = 1 << 20;
+pub(super) const REGION_ALIGNMENT: u64 = 1 << 20;
 
 /// Contents of a flash that the shards of one cache share.
 #[derive(Clone, Debug)]
@@ -110,10 +109,10 @@ impl FlashSet {
         }
     }
 
-    /// Take over the slots of an extension that was applied.
-    pub fn grow(&mut self, extension: &Extension) {
-        for (flash, layout) in self.flashes.iter_mut().zip(extension.layouts()) {
-            flash.grow(&layout);
+    /// Take over the layouts of an [`Extension`](super::Extension) that was applied.
+    pub fn grow(&mut self, layouts: &[Layout]) {
+        for (flash, layout) in self.flashes.iter_mut().zip(layouts) {
+            flash.grow(layout);
         }
     }
 

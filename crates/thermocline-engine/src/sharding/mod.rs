@@ -7,13 +7,15 @@
 //! * [`Spanning`] cuts a request into parts for the shards, and joins what they answer.
 //! * [`FlashSet`] is a flash of several regions: each has a superblock, a journal and a table as the
 //!   flash of one shard, and says which of how many it is.
-//! * [`Extension`] gives such a flash more slots.
+//! * [`Extension`] gives such a flash more slots, and [`Reduction`] fewer.
 //! * [`FoundSet`] decides what a start does with all regions: they have one note and one epoch.
 //! * [`SharedSyncs`] are syncs of a device that several shards write to.
 
 mod extension;
 mod flash_set;
 mod parts;
+mod reduction;
+mod resizing;
 mod start;
 mod syncs;
 
@@ -21,5 +23,6 @@ pub use self::extension::Extension;
 pub use self::flash_set::FlashSet;
 pub(crate) use self::flash_set::region_range;
 pub use self::parts::{Part, Spanning};
+pub use self::reduction::{Reduced, Reduction};
 pub use self::start::FoundSet;
 pub use self::syncs::SharedSyncs;

@@ -76,6 +76,9 @@ pub(crate) struct Region {
     /// Ranges of annexes in bytes from the beginning of the region, modulo 2^64, and where they are in the
     /// simulated part.
     annexes: Vec<(Range<u64>, usize)>,
+    /// Bytes that others have written where the region gave room back, and the parts that it uses.
+    foreign: Vec<u8>,
+    used: Vec<Range<usize>>,
 }
 
 impl Region {
@@ -87,6 +90,8 @@ impl Region {
             lost: vec![],
             damaged_blocks: vec![],
             annexes: vec![],
+            foreign: vec![],
+            used: vec![],
         }
     }
 
@@ -98,12 +103,52 @@ impl Region {
         annex.map_or(offset_bytes as usize, place)
     }
 
+    /// Add room for what a layout uses. New annexes hold the bytes of something else.
+    pub(crate) fn use_layout(&mut self, layout: &Layout, random: &mut SplitMix64) {
+        for range in layout.annex_ranges() {
+            self.add_annex(&range, random);
+        }
+        self.set_used(layout);
+    }
+
+    /// Let others write wherever a layout uses nothing.
+    pub(crate) fn give_back(&mut self, layout: &Layout, random: &mut SplitMix64) {
+        self.set_used(layout);
+        let drawn = random.bits() as u8;
+        let mut start = 0;
+        let end = self.disk.now.len();
+        let mut used = self.used.clone();
+        used.sort_unstable_by_key(|range| range.start);
+        for range in used.into_iter().chain(std::iter::once(end..end)) {
+            self.disk.spoil(start..range.start, |byte| *byte = drawn);
+            start = range.end;
+        }
+        self.foreign.clone_from(&self.disk.now);
+    }
+
+    /// Return `true` if what others have written is still there.
+    fn keeps_foreign(&self) -> bool {
+        let is_used = |place: &usize| self.used.iter().any(|range| range.contains(place));
+        let pairs = self.foreign.iter().zip(&self.disk.now).enumerate();
+        let mut wrong = pairs.filter(|(_, (expected, found))| expected != found);
+        wrong.all(|(place, _)| is_used(&place))
+    }
+
+    fn set_used(&mut self, layout: &Layout) {
+        let first = 0..layout.first_bytes() as usize;
+        let local = |range: Range<u64>| {
+            let start = self.local(range.start);
+            start..start + (range.end - range.start) as usize
+        };
+        self.used = std::iter::once(first).chain(layout.annex_ranges().map(local)).collect();
+    }
+
     /// Add room for an annex, which holds the bytes of something else.
-    pub(crate) fn add_annex(&mut self, range: &Range<u64>, random: &mut SplitMix64) {
+    fn add_annex(&mut self, range: &Range<u64>, random: &mut SplitMix64) {
         assert!(range.end - range.start <= ANNEX_BYTES, "annexes are small");
         // Room that a growth did not get to use is used by the next one.
         if let Some((known, _)) = self.annexes.iter_mut().find(|it| it.0.start == range.start) {
-            known.end = range.end;
+            known.end = known.end.max(range.end);
             return;
         }
         let (local, bytes) = (self.disk.now.len(), ANNEX_BYTES as usize);
@@ -580,10 +625,25 @@ impl Devices {
         behind.max(self.region_bytes() * self.shards as u64) + self.unused_bytes
     }
 
-    /// Add room for an annex of a region, at a place on the flash.
-    pub(crate) fn add_annex(&mut self, region: usize, range: &Range<u64>) {
+    /// Add room for what each region uses with its layout.
+    pub(crate) fn use_layouts(&mut self, layouts: &[Layout]) {
         let mut random = SplitMix64::new(self.random.bits());
-        self.regions[region].add_annex(range, &mut random);
+        for (region, layout) in self.regions.iter_mut().zip(layouts) {
+            region.use_layout(layout, &mut random);
+        }
+    }
+
+    /// Let others write wherever the regions use nothing with their layouts.
+    pub(crate) fn give_back(&mut self, layouts: &[Layout]) {
+        let mut random = SplitMix64::new(self.random.bits());
+        for (region, layout) in self.regions.iter_mut().zip(layouts) {
+            region.give_back(layout, &mut random);
+        }
+    }
+
+    /// Return `true` if what others have written where regions gave room back is still there.
+    pub(crate) fn keep_foreign(&self) -> bool {
+        self.regions.iter().all(Region::keeps_foreign)
     }
 
     /// Replace the flash that failed by another.

@@ -1,15 +1,19 @@
 //! A backing store and a flash that grow while the engine serves, as `serve` takes it over: first the store has
 //! its new size durably, then the flash knows it, then the shards serve it. The flash has its new slots durably
-//! before the shards use them.
+//! before the shards use them. It also gives room back, in which others write from then on.
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use thermocline_engine::{Extension, FlashError, FlashSet, Options, Uuid};
+use thermocline_engine::{Extension, FlashError, FlashSet, Options, Reduction, Shard, Uuid};
 
 use crate::devices::FlashStorage;
 use crate::exchange::Exchange;
 use crate::plan::PAGES;
 use crate::world::World;
+
+/// Times that a flash gave room back.
+pub(crate) static SHRUNK: AtomicU64 = AtomicU64::new(0);
 
 /// Return the cache that the flash belongs to, and its epoch.
 pub(crate) fn owner(flash: &FlashSet) -> (Uuid, u64) {
@@ -48,8 +52,14 @@ impl World {
     pub(crate) fn grow_flash(&mut self) -> Result<(), String> {
         let is_ready =
             self.unverified.is_empty() && matches!(self.exchange, Exchange::Idle) && !self.is_early;
+        if self.shards.each().any(|shard| shard.is_shrinking()) {
+            return self.give_back();
+        }
         if !is_ready || !self.is_flash_named() || self.below(40) > 0 {
             return Ok(());
+        }
+        if self.below(2) == 0 {
+            return self.shrink_flash();
         }
         let pages = self.drawn_flash_pages();
         let options = Options { flash_pages: pages, ..self.plan.options.clone() };
@@ -89,7 +99,7 @@ impl World {
         let options = Options { flash_pages: self.drawn_flash_pages(), ..options.clone() };
         let each = options.of_shards(self.plan.map()).map_err(|error| error.to_string())?;
         match self.extend(each[0].slots(), None) {
-            Ok(Some(extension)) => flash.grow(&extension),
+            Ok(Some(extension)) => flash.grow(&extension.layouts()),
             Ok(None) => {}
             Err(_) if self.devices.borrow().is_excused() => return Ok(false),
             Err(error) => return Err(format!("growth at a start: {error}")),
@@ -111,7 +121,7 @@ impl World {
         // So large a growth has blocks of the table of its own.
         let more = if self.below(3) == 0 { 150 + self.below(150) as u32 } else { 0 };
         let slots = slots + if self.plan.page_bytes() == 4096 { more } else { 0 };
-        let mut extension = match Extension::plan(&mut storage, slots, running) {
+        let mut extension = match Extension::plan(&mut storage, slots..=slots, running) {
             Err(FlashError::CannotGrow) => return Ok(None),
             planned => planned?,
         };
@@ -121,13 +131,61 @@ impl World {
         let lowest = starts.filter(|start| *start >= 1 << 63).min().unwrap_or(0);
         let before = lowest.wrapping_sub(extension.bytes());
         let start_bytes = if self.plan.seed.is_multiple_of(2) { behind } else { before };
-        extension.place(start_bytes);
-        for (region, range) in extension.new_annexes().enumerate() {
-            if let Some(range) = range {
-                self.devices.borrow_mut().add_annex(region, &range);
-            }
+        match extension.place(std::slice::from_ref(
+            &(start_bytes..start_bytes.wrapping_add(extension.bytes())),
+        )) {
+            Err(FlashError::CannotGrow) => return Ok(None),
+            placed => drop(placed?),
         }
+        self.devices.borrow_mut().use_layouts(&extension.layouts());
         extension.apply(&mut storage)?;
         Ok(Some(extension))
+    }
+
+    /// Have the shards begin to leave slots, by a draw.
+    fn shrink_flash(&mut self) -> Result<(), String> {
+        let former = u64::from(self.plan.options.flash_pages);
+        let least = self.plan.map().shards() as u64;
+        let pages = least.max(former - self.below(former)) as u32;
+        let options = Options { flash_pages: pages, ..self.plan.options.clone() };
+        let each = options.of_shards(self.plan.map()).map_err(|error| error.to_string())?;
+        let may = |(shard, options): (&mut Shard, &Options)| {
+            shard.fewer_slots_for(options.flash_pages).is_ok()
+        };
+        if !self.shards.each().zip(&each).all(may) {
+            return Ok(());
+        }
+        self.plan.options.flash_pages = pages;
+        for (shard, options) in self.shards.each().zip(&each) {
+            shard.leave_slots(options.flash_pages).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Give the room back of slots that all shards have left.
+    fn give_back(&mut self) -> Result<(), String> {
+        let shrinking = self.shards.each().filter(|shard| shard.is_shrinking());
+        let left: Option<Vec<u32>> = shrinking.map(|shard| shard.has_left_slots()).collect();
+        if left.is_none() || !self.is_flash_named() {
+            return Ok(());
+        }
+        let left: Vec<_> = self.shards.each().map(|shard| shard.has_left_slots()).collect();
+        let mut storage = FlashStorage(Rc::clone(&self.devices));
+        let reduced = Reduction::plan(&mut storage, &left, Some(self.owner))
+            .and_then(|reduction| reduction.apply(&mut storage));
+        let reduced = match reduced {
+            Ok(reduced) => reduced,
+            Err(_) if self.devices.borrow().is_excused() => return Ok(()),
+            Err(error) => return Err(format!("room that is given back: {error}")),
+        };
+        let layouts = reduced.layouts();
+        self.devices.borrow_mut().give_back(&layouts);
+        for (shard, layout) in self.shards.each().zip(&layouts) {
+            if shard.is_shrinking() {
+                shard.give_up_slots(layout);
+            }
+        }
+        SHRUNK.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }

@@ -18,6 +18,9 @@ impl World {
     pub(crate) fn crash(&mut self) -> Result<(), String> {
         self.crashes += 1;
         self.is_clean = false;
+        if !self.plan.has_faults() && !self.devices.borrow().keep_foreign() {
+            return Err("the room of others was written".into());
+        }
         // An orderly end, perhaps, which the power failure or the kill may or may not wait for.
         if self.plan.kills && self.is_flash_named() && self.below(3) == 0 {
             self.end_in_order()?;
@@ -260,10 +263,15 @@ impl World {
         let (layout, map) = (self.devices.borrow().layout(), self.plan.map());
         let former_regions =
             FlashSet::bytes(&layout, &map) / map.shards() as u64 * (map.shards() as u64 - 1);
-        let bytes = former_regions + layout.flash_bytes();
+        self.devices.borrow_mut().end_outage();
+        // The last region may have given room back.
+        let Ok(whole) = FlashSet::read(&mut FlashStorage(Rc::clone(&self.devices))) else {
+            return Ok(());
+        };
+        let last = whole.flashes().last().map(|flash| flash.superblock().layout);
+        let bytes = former_regions + last.unwrap_or(layout).first_bytes();
         let less = 1 + self.below(bytes / 4096 - 1);
         self.devices.borrow_mut().flash_bytes = Some(bytes - less * 4096);
-        self.devices.borrow_mut().end_outage();
         let recovered = FlashSet::read(&mut FlashStorage(Rc::clone(&self.devices)));
         self.devices.borrow_mut().flash_bytes = None;
         match recovered {

@@ -160,7 +160,7 @@ impl World {
                     }
                 }
             }
-            if self.plan.exchanges {
+            if self.plan.exchanges && !self.shards.each().any(|shard| shard.is_shrinking()) {
                 self.exchange()?;
             }
             if self.plan.ranges {

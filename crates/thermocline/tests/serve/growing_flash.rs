@@ -200,3 +200,73 @@ fn a_flash_that_cannot_grow_keeps_its_size() {
     engine.stop();
     cache.refused(&[], &["slots", "needed"]);
 }
+
+/// Return the length of the flash, in MiB.
+fn flash_mib(cache: &Cache) -> u64 {
+    std::fs::metadata(cache.path("flash.img")).unwrap().len() / MIB
+}
+
+/// Give the two volumes other shares in one go, and wait until they have them and the room that is given back is free.
+#[track_caller]
+fn share(engine: &Engine, cache: &mut Cache, mib: [u64; 2]) {
+    let mut config: toml::Table = cache.config_text().parse().unwrap();
+    for (volume, mib) in config["volume"].as_array_mut().unwrap().iter_mut().zip(mib) {
+        volume["flash"]["size"] = toml::Value::String(format!("{mib}MiB"));
+    }
+    cache.replace(&config.to_string());
+    assert!(engine.reload(cache), "{}", engine.log());
+    for (volume, mib) in ["db", "web"].into_iter().zip(mib) {
+        let of = || status_of(engine, volume)["capacity_pages"][1].as_u64().unwrap();
+        engine.wait_for("the other share", || (of() / 256 == mib).then_some(()));
+    }
+}
+
+#[test]
+fn room_moves_between_volumes_many_times_and_the_flash_grows_no_more() {
+    let mut cache = of_two();
+    for shards in [1_usize, 2] {
+        cache.set("shards", i64::try_from(shards).unwrap());
+        let engine = cache.start_with(&["--force-init"]);
+        fill(&mut engine.client_of("db"), 900, 1);
+        fill(&mut engine.client_of("web"), 400, 2);
+        let mut lengths = vec![];
+        // Each move waits for figures, which come four times a second.
+        let rounds = [20_u64, 8][shards - 1];
+        for round in 0..rounds {
+            let [more, less] = [6 - round % 3 / 2, 2 + round % 3 / 2];
+            let mib = if round % 2 == 0 { [less, more] } else { [more, less] };
+            share(&engine, &mut cache, mib);
+            let byte = 10 + u8::try_from(round).unwrap();
+            let larger = ["web", "db"][usize::from(mib[0] > mib[1])];
+            // Whatever the policies keep, both find what was written last.
+            fill(&mut engine.client_of(larger), 1200, byte);
+            let [db, web] = if larger == "db" { [byte, byte - 1] } else { [byte - 1, byte] };
+            if round > 0 {
+                check_pages(&mut engine.client_of("db"), 1200, db);
+                check_pages(&mut engine.client_of("web"), 1200, web);
+            }
+            lengths.push(flash_mib(&cache));
+        }
+        assert!(lengths[4..].iter().all(|length| *length == lengths[4]), "{lengths:?}");
+        assert!(engine.log().contains("room of the flash is free"), "{}", engine.log());
+        for client in ["db", "web"] {
+            flush(&mut engine.client_of(client));
+        }
+        engine.kill();
+        let engine = cache.start();
+        let last = 9 + u8::try_from(rounds).unwrap();
+        check_pages(&mut engine.client_of("db"), 1200, last);
+        check_pages(&mut engine.client_of("web"), 1200, last - 1);
+        engine.stop();
+        for volume in ["db", "web"] {
+            let flash = cache.file("flash.img");
+            let found = json(&["cache", "check", &flash, "--volume", volume, "--json"]);
+            assert_eq!(found["lost_pages"].as_array().map(Vec::len), Some(0), "{found}");
+        }
+        let mut config: toml::Table = cache.config_text().parse().unwrap();
+        for volume in config["volume"].as_array_mut().unwrap() {
+            volume["flash"]["size"] = toml::Value::String("4MiB".into());
+        }
+        cache.replace(&config.to_string());
+    }
+}

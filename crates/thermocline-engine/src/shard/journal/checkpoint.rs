@@ -66,8 +66,10 @@ impl Checkpoints {
     }
 
     /// Take over a table of that many blocks, of which the new ones were never written.
-    pub(super) fn grow(&mut self, table_blocks: u32) {
+    pub(super) fn resize(&mut self, table_blocks: u32) {
         self.generations.resize(table_blocks as usize, 0);
+        let next = self.changed.range(table_blocks..).next();
+        assert!(next.is_none(), "blocks that go are written");
     }
 
     /// Note that a record about the slot is durable.

@@ -5,6 +5,7 @@
 //! the other, so that only one at a time changes the directory of the flash.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,6 +24,7 @@ use super::control::Control;
 use super::departure::Stage;
 use super::devices::AnyDriver;
 use super::ending::leave_all;
+use super::flash_growth::WantedFlash;
 use super::listening::Ways;
 use super::new_flash::NewFlash;
 use super::ranges::VolumeRanges;
@@ -62,8 +64,13 @@ enum Job {
     UseFlash(FlashDevice, PathBuf, Option<LaneSyncs>),
     /// Make durable that the backing store of a volume has grown to that many pages.
     Grow(Arc<Volume>, u64),
-    /// Give each shard of a volume that many slots on the flash.
-    Extend { volume: Arc<Volume>, slots: u32, pages: u32, share: Bytes },
+    /// Give each shard of a volume so many slots on the flash, for a share.
+    Extend(Arc<Volume>, RangeInclusive<u32>, WantedFlash),
+    /// Take the room from a volume that has just started and does not use it.
+    Look(Arc<Volume>),
+    /// Take the room from a volume that its shards have left: per shard, the slots that it goes on with, if these
+    /// are fewer; and its share.
+    Reduce(Arc<Volume>, Vec<Option<u32>>, Bytes),
 }
 
 /// A change that the thread is done with.
@@ -168,23 +175,42 @@ impl Changes {
         self.send(Job::Grow(Arc::clone(volume), pages), &volume.name, volume.shares())
     }
 
-    /// Begin to give each shard of a volume that many slots on the flash, and its policy that many pages; they
-    /// are this share of the flash.
+    /// Begin to give each shard of a volume so many slots on the flash, for a share.
     ///
     /// # Errors
     /// If the thread has died.
     pub(super) fn extend(
         &mut self,
         volume: &Arc<Volume>,
-        slots: u32,
-        pages: u32,
-        share: Bytes,
+        slots: RangeInclusive<u32>,
+        wanted: WantedFlash,
     ) -> Result<()> {
         let [ram, _] = volume.shares();
-        let job = Job::Extend { volume: Arc::clone(volume), slots, pages, share };
+        let job = Job::Extend(Arc::clone(volume), slots, wanted);
         // Shares that move are counted for all together.
-        let counted = if volume.flash_moves { Bytes(0) } else { share };
+        let counted = if volume.flash_moves { Bytes(0) } else { wanted.share };
         self.send(job, &volume.name, [ram, counted])
+    }
+
+    /// Look whether a volume that has just started has room that it does not use. Nothing waits for that.
+    pub(super) fn look(&self, volume: &Arc<Volume>) {
+        // A change that somebody waits for says that the thread has died.
+        drop(self.jobs.send(Job::Look(Arc::clone(volume))));
+    }
+
+    /// Begin to take the room from a volume that its shards have left: per shard, the slots that it goes on with, if
+    /// these are fewer.
+    ///
+    /// # Errors
+    /// If the thread has died.
+    pub(super) fn reduce(
+        &mut self,
+        volume: &Arc<Volume>,
+        left: Vec<Option<u32>>,
+        share: Bytes,
+    ) -> Result<()> {
+        let job = Job::Reduce(Arc::clone(volume), left, share);
+        self.send(job, &volume.name, volume.shares())
     }
 
     /// Return `true` while a volume comes, goes or grows.
@@ -258,14 +284,12 @@ impl Changes {
         exports: &mut Exports<Service>,
         seats: &[Seat],
     ) {
-        let mut all = std::mem::take(&mut self.sharing);
-        for number in 0..all.len() {
+        for number in 0..self.sharing.len() {
             // A curve is that at the present share of the other one.
-            let mut others = all.iter().enumerate().filter(|(other, _)| *other != number);
+            let mut others = self.sharing.iter().enumerate().filter(|(other, _)| *other != number);
             let may_look = others.all(|(_, sharing)| sharing.is_settled);
-            all[number].advance(exports, seats, control, self, may_look);
+            self.sharing[number].advance(exports, seats, control, may_look);
         }
-        self.sharing = all;
     }
 
     /// Hand the shards of volumes that were opened to their threads. Returns the seats in the first one.
@@ -353,9 +377,25 @@ impl Shared {
                     }
                     (volume.name.clone(), vec![])
                 }
-                Job::Extend { volume, slots, pages, share } => {
+                Job::Look(volume) => {
                     let _span = volume.span.enter();
-                    if let Err(error) = volume.extend_flash(&self.flash, (slots, pages), share) {
+                    if let Err(error) = volume.give_back_unused(&self.flash) {
+                        let error = format!("{error:#}");
+                        error!(error, "room that the volume does not use stays with it");
+                    }
+                    continue;
+                }
+                Job::Reduce(volume, left, share) => {
+                    let _span = volume.span.enter();
+                    if let Err(error) = volume.reduce_flash(&self.flash, &left, share) {
+                        let error = format!("{error:#}");
+                        error!(error, "room that the volume does not use stays with it");
+                    }
+                    (volume.name.clone(), vec![])
+                }
+                Job::Extend(volume, slots, wanted) => {
+                    let _span = volume.span.enter();
+                    if let Err(error) = volume.extend_flash(&self.flash, slots, wanted) {
                         let error = format!("{error:#}");
                         error!(
                             error,

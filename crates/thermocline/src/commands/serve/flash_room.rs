@@ -1,9 +1,12 @@
 //! Room on the flash: for a flash that is set up or found at a start, and for one that grows.
 
+use std::ops::Range;
+
 use anyhow::{Context as _, Result, bail};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{
-    Directory, DirectoryError, Extension, Flash, FlashSet, Options, Plan, Step, Storage,
+    Directory, Extension, Flash, FlashError, FlashSet, Options, Plan, Reduced, Reduction, Step,
+    Storage,
 };
 use tracing::info;
 
@@ -41,13 +44,15 @@ impl Coming<'_> {
         let storage = storage.as_storage();
         let (mut flash, is_found) = open_flash(storage, self.note, self.each, found, self.plan)?;
         if self.is_to_grow && is_found {
-            let mut extension = Extension::plan(storage, self.each[0].slots(), None)?;
+            let options = &self.each[0];
+            let slots = options.fewest_slots()..=options.slots();
+            let mut extension = Extension::plan(storage, slots, None)?;
             if extension.bytes() > 0 {
                 place(shared, self.volume, &mut file.try_clone()?, &mut extension)?;
             }
             extension.apply(storage)?;
             info!(bytes = extension.bytes(), "the flash has grown");
-            flash.grow(&extension);
+            flash.grow(&extension.layouts());
         }
         Ok((flash, is_found))
     }
@@ -74,6 +79,11 @@ pub(super) fn place(
     Ok(extension.place_behind(size_bytes)?)
 }
 
+/// Return ranges that are moved by that many bytes, modulo 2^64.
+fn moved(ranges: &[Range<u64>], by: u64) -> Vec<Range<u64>> {
+    ranges.iter().map(|it| it.start.wrapping_add(by)..it.end.wrapping_add(by)).collect()
+}
+
 impl SharedFlash {
     /// Give a volume room for annexes, durably.
     fn extend(&self, name: &str, extension: &mut Extension) -> Result<()> {
@@ -82,19 +92,45 @@ impl SharedFlash {
         let storage = storage.as_storage();
         let mut directory = Directory::read(storage)?.context("the flash has no directory")?;
         let start_bytes = directory.region(name)?.start;
-        let of_flash = |offset: u64| start_bytes.wrapping_add(offset);
-        let used = extension.used().into_iter();
-        let used: Vec<_> = used.map(|range| of_flash(range.start)..of_flash(range.end)).collect();
-        let bytes = extension.bytes();
-        let place = match directory.extend(storage, name, bytes, &used) {
-            Err(DirectoryError::NoRoom { .. }) => {
+        let used = moved(&extension.used(), start_bytes);
+        let mut free = directory.free_for(storage, name, &used)?;
+        let before = |free: &[Range<u64>]| moved(free, start_bytes.wrapping_neg());
+        let taken = match extension.place(&before(&free)) {
+            Err(FlashError::NoRoom { .. }) => {
                 // A file becomes longer.
-                file.reserve(directory.end_bytes() + bytes)?;
-                directory.extend(storage, name, bytes, &used)?
+                file.reserve(directory.end_bytes() + extension.bytes())?;
+                free = directory.free_for(storage, name, &used)?;
+                extension.place(&before(&free))?
             }
-            place => place?,
+            taken => taken?,
         };
-        extension.place(place.wrapping_sub(start_bytes));
+        Ok(directory.take(storage, name, &moved(&taken, start_bytes))?)
+    }
+
+    /// Return `true` if a volume has room that its region would not use.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub(super) fn leaves_room(&self, name: &str, reduction: &Reduction) -> Result<bool> {
+        let Some(file) = self.file() else { bail!("there is no flash") };
+        let directory = Directory::read(&mut file.try_clone()?)?;
+        let directory = directory.context("the flash has no directory")?;
+        Ok(reduction.leaves_room(&directory, name)?)
+    }
+
+    /// Take from a volume the room that its region does not use, durably.
+    ///
+    /// # Errors
+    /// If the flash fails.
+    pub(super) fn give_back(&self, name: &str, reduced: &Reduced) -> Result<()> {
+        let Some(file) = self.file() else { bail!("there is no flash") };
+        let mut storage = self.storage(file.try_clone()?)?;
+        let storage = storage.as_storage();
+        let mut directory = Directory::read(storage)?.context("the flash has no directory")?;
+        let former_bytes = directory.volume_bytes(name)?;
+        reduced.give_back(&mut directory, storage, name)?;
+        let bytes = former_bytes - directory.volume_bytes(name)?;
+        info!(bytes, "room of the flash is free for other volumes");
         Ok(())
     }
 }

@@ -1,12 +1,14 @@
 //! The note of the backing store while a server runs: it says which flash may have newer bytes.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Result, bail, ensure};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{
-    End, Extension, FlashSet, Layout, Shard, SideFile, SideFileError, Uuid, WriteHold,
+    End, Extension, FlashSet, Layout, Reduced, Reduction, Shard, SideFile, SideFileError, Uuid,
+    WriteHold,
 };
 use thermocline_nbd::server::Handle;
 use tracing::{Span, error, info, warn};
@@ -300,14 +302,14 @@ impl Note {
         Ok(())
     }
 
-    /// Gives each region of the flash that many slots, durably, before a shard uses one. `place` finds room for
+    /// Gives each region of the flash a number of slots in this range, durably, before a shard uses one. `place` finds room for
     /// them. Returns the layout of each region.
     ///
     /// # Errors
     /// If the flash fails, or has no room, or its epoch has not begun.
     pub(super) fn extend_flash(
         &self,
-        slots: u32,
+        slots: RangeInclusive<u32>,
         place: impl FnOnce(&mut FlashDevice, &mut Extension) -> Result<()>,
     ) -> Result<Vec<Layout>> {
         let known = self.lock();
@@ -321,6 +323,40 @@ impl Note {
         }
         extension.apply(&mut flash)?;
         Ok(extension.layouts())
+    }
+
+    /// Return `true` once the epoch of the flash has begun, and the note says so.
+    pub(super) fn has_begun(&self) -> bool {
+        self.lock().has_begun
+    }
+
+    /// Makes durable which slots the regions of the flash keep, where shards have left some, and has `give_back` take
+    /// the rest of the room. Without slots that were left, this happens only if `leaves_room` says that there is such
+    /// a rest. Returns the layout of each region, if that has happened.
+    ///
+    /// # Errors
+    /// If the flash fails, or its epoch has not begun.
+    pub(super) fn reduce_flash(
+        &self,
+        left: &[Option<u32>],
+        leaves_room: impl FnOnce(&Reduction) -> Result<bool>,
+        give_back: impl FnOnce(&Reduced) -> Result<()>,
+    ) -> Result<Option<Vec<Layout>>> {
+        let known = self.lock();
+        let KnownFlash::Used(flash) = &known.flash else { bail!("the flash is not in use") };
+        ensure!(known.has_begun, "the server has just started: read the configuration again");
+        let owner = (known.running.cache, known.running.epoch);
+        let mut flash = flash.reopen()?;
+        let reduction = Reduction::plan(&mut flash, left, Some(owner))?;
+        if left.iter().all(Option::is_none) && !leaves_room(&reduction)? {
+            return Ok(None);
+        }
+        let reduced = reduction.apply(&mut flash)?;
+        if let Err(error) = give_back(&reduced) {
+            let error = format!("{error:#}");
+            error!(error, "room that the volume does not use stays with it until its next start");
+        }
+        Ok(Some(reduced.layouts()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

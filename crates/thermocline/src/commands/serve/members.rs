@@ -14,7 +14,7 @@ use tracing::error;
 use super::board::Board;
 use super::changes::Changes;
 use super::config::Config;
-use super::reloading::{reload, take_over};
+use super::reloading::{advance_flashes, reload, take_over};
 use super::replacing::Replacing;
 use super::status::Status;
 use super::volume::{Part, Seat};
@@ -130,6 +130,7 @@ impl Member {
                 stays
             });
             replacing.advance(serving, seats, changes);
+            advance_flashes(serving, exports, seats, changes);
             changes.advance(serving);
             changes.share(serving.control, exports, seats);
         })

@@ -54,10 +54,9 @@ pub(super) fn reload(
                     "the size of the backing store has changed, but not that of the volume"
                 );
             }
-            let looked =
-                volume.look_for_flash_size(&configs, config, shard, serving.control, changes);
-            if let Err(error) = looked {
-                error!(error = format!("{error:#}"), "the flash keeps its size");
+            match volume.other_flash_size(&configs, config, shard, changes) {
+                Ok(wanted) => wanted.into_iter().for_each(|wanted| volume.change_flash(wanted)),
+                Err(error) => error!(error = format!("{error:#}"), "the flash keeps its size"),
             }
         }
         match taken {
@@ -84,6 +83,28 @@ pub(super) fn reload(
     serving.control.set_configs((*configs).clone());
     info!("applied the new configuration; sizes of RAM, devices and addresses need a restart");
     Ok(())
+}
+
+/// Take the next step of each volume whose size of flash changes.
+pub(super) fn advance_flashes(
+    serving: &Serving<'_>,
+    exports: &mut Exports<Service>,
+    seats: &[Seat],
+    changes: &mut Changes,
+) {
+    let mut gives_back = false;
+    for seat in seats {
+        let shard = exports.service_mut(seat.place).inner_mut().engine_mut().shard();
+        gives_back |= seat.volume.gives_room_back(shard);
+    }
+    for seat in seats {
+        let _span = seat.volume.span.enter();
+        let shard = exports.service_mut(seat.place).inner_mut().engine_mut().shard();
+        let step = seat.volume.advance_flash(shard, gives_back, serving.control, changes);
+        if let Err(error) = step {
+            error!(error = format!("{error:#}"), "the flash keeps its size");
+        }
+    }
 }
 
 /// Refuse to add or remove a volume while the flash is being replaced.

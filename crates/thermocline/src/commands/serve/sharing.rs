@@ -18,10 +18,10 @@ use thermocline_nbd::server::Exports;
 use tracing::{error, info};
 
 use super::Service;
-use super::changes::Changes;
 use super::config::{Resource, Volumes};
 use super::control::Control;
 use super::departure::Stage;
+use super::flash_growth::WantedFlash;
 use super::sharing_status::{MoveStatus, ShareStatus};
 use super::volume::Seat;
 use crate::bytes::Bytes;
@@ -125,7 +125,6 @@ impl Sharing {
         exports: &mut Exports<Service>,
         seats: &[Seat],
         control: &Control,
-        changes: &mut Changes,
         may_look: bool,
     ) {
         for number in 0..self.sharers.len() {
@@ -146,7 +145,7 @@ impl Sharing {
             Resource::Ram => self.apply_ram(exports, seats),
             // Shards that take another flash have no share for a while.
             Resource::Flash if control.is_replacing() => self.is_settled = false,
-            Resource::Flash => self.apply_flash(exports, seats, control, changes),
+            Resource::Flash => self.apply_flash(exports, seats, control),
         }
         for sharer in &self.sharers {
             if let Some(seat) = seat_of(seats, &sharer.name) {
@@ -253,13 +252,7 @@ impl Sharing {
     }
 
     /// Shrink shares of the flash, and let others grow when that is done.
-    fn apply_flash(
-        &mut self,
-        exports: &mut Exports<Service>,
-        seats: &[Seat],
-        control: &Control,
-        changes: &mut Changes,
-    ) {
+    fn apply_flash(&mut self, exports: &mut Exports<Service>, seats: &[Seat], control: &Control) {
         let mut may_grow = !self.is_one_leaving(seats);
         (self.is_settled, self.is_lost) = (true, false);
         for grows in [false, true] {
@@ -272,7 +265,7 @@ impl Sharing {
                     continue;
                 }
                 let now = shard.options().flash_pages;
-                let is_busy = seat.volume.growth.flash.is_changing();
+                let is_busy = seat.volume.growth.flash.is_busy();
                 if is_busy || shard.slots_for(now).is_err() {
                     // It changes its size, or its flash is not in use yet.
                     (may_grow, self.is_settled) = (false, false);
@@ -296,12 +289,8 @@ impl Sharing {
                 self.is_settled = false;
                 if wanted < now || (grows && may_grow) {
                     let bytes = Bytes(u64::from(wanted) * self.page_bytes);
-                    let begun =
-                        seat.volume.begin_flash_size(wanted, bytes, shard, control, changes);
-                    if let Err(error) = begun {
-                        let error = format!("{error:#}");
-                        error!(volume = sharer.name, error, "cannot change the share of the flash");
-                    }
+                    let size = WantedFlash { pages: wanted, share: bytes };
+                    seat.volume.change_flash(size);
                     sharer.asked_pages = Some(wanted);
                     may_grow &= grows;
                 }

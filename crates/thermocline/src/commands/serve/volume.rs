@@ -143,7 +143,8 @@ impl Prepared {
         // Clients whose caches are a part of this one know how large the disk is.
         let backing = opened.backing.take().filter(|_| config.clients.is_none());
         let flash = config.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
-        let flash = FlashGrowth::new(flash, threads);
+        let may_give_back = configs.are_named() && config.flash.is_some();
+        let flash = FlashGrowth::new(flash, threads, may_give_back);
         let growth = Growth::new(backing, flash, opened.engines[0].shard(), threads);
         let instruments = watch(config, shadows, &mut opened)?;
         let shards = opened.engines.iter().map(|engine| engine.shard().options().clone());
