@@ -1,7 +1,7 @@
 //! Fewer slots for a flash that holds pages: others can have the room.
 //!
-//! 1. Each shard leaves the slots from a number on, which holds on to nothing of them and of which no durable record
-//!    or row tells: [`Shard::leave_slots`](crate::Shard::leave_slots) until
+//! 1. Each shard leaves the slots from a number on, until it uses none of them and no durable record or row names
+//!    them: [`Shard::leave_slots`](crate::Shard::leave_slots) until
 //!    [`Shard::has_left_slots`](crate::Shard::has_left_slots).
 //! 2. [`Reduction::plan`] reads the layouts and [`Reduction::apply`] writes both superblocks of each region, which
 //!    name the slots that stay. A power cut leaves a region as it was before or after that, and nothing is in the
@@ -33,9 +33,8 @@ pub struct Reduced {
 
 impl Reduction {
     /// Plan the slots for each region of a flash that engines use: those of the cache and the epoch `running`, if that
-    /// is given. `left`
-    /// has what [`Shard::has_left_slots`](crate::Shard::has_left_slots) says of each shard, in order; a region of
-    /// which it says nothing keeps its slots.
+    /// is given. `left` has what [`Shard::has_left_slots`](crate::Shard::has_left_slots) says of each shard, in
+    /// order; a region of which it says nothing keeps its slots.
     ///
     /// # Errors
     /// If the flash cannot be read, or belongs to another cache or epoch.
