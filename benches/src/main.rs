@@ -84,7 +84,7 @@ enum Benchmark {
     Capture(capture::Arguments),
     /// Shadow policies: their estimates beside full replays, and what they cost
     Shadow(shadow::Arguments),
-    /// RAM that moves between the caches of two traces, beside halves and the best fixed split
+    /// RAM or flash that moves between the caches of two traces, beside halves and the best fixed split
     Shares(shares::Arguments),
     /// Compare the forecast of `advise` from the first half of a trace with the second half
     Advise(advise::Arguments),
