@@ -261,16 +261,14 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// Reads what clients have sent, each for its share, until the turn has cost enough. Clients that
-    /// lag behind have a turn of their own, if there are any: they are answered before the others are read, and
-    /// a request does not wait for a whole turn behind it.
+    /// Reads what clients have sent, each for its share, until the turn has cost enough, or a client has asked for
+    /// less than would be its right: that is answered before others are read, and does not wait for a whole turn
+    /// behind it.
     fn receive(&mut self) {
         let mut left = TURN_COST;
-        let is_lagging = self.turns.does_next_lag();
         // Those that come again have had their share of this turn.
         let mut again = vec![];
         while left > 0
-            && self.turns.does_next_lag() == is_lagging
             && let Some(index) = self.turns.next()
         {
             let Some(connection) = self.connections.get_mut(index) else { continue };
@@ -279,8 +277,13 @@ impl<S: Service> Server<S> {
             }
             // Alone, a client may have the whole turn.
             let share = if self.turns.is_empty() { left } else { SHARE.min(left) };
-            left = left.saturating_sub(self.receive_from(index, share));
+            let cost = self.receive_from(index, share);
+            left = left.saturating_sub(cost);
             again.push(index);
+            let served = self.connections.get(index);
+            if cost > 0 && served.is_some_and(|one| self.turns.would_be_next(&one.standing)) {
+                break;
+            }
         }
         for index in again {
             self.activate(index);

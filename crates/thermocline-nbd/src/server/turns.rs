@@ -68,9 +68,9 @@ impl Turns {
         self.waiting.pop().map(|Reverse((_, client))| client)
     }
 
-    /// Return `true` if the next client lags behind the time of all.
-    pub(super) fn does_next_lag(&self) -> bool {
-        self.waiting.peek().is_some_and(|Reverse((time, _))| *time < self.now)
+    /// Return `true` if a client that was served would come next again: it asked for little.
+    pub(super) fn would_be_next(&self, standing: &Standing) -> bool {
+        self.waiting.peek().is_some_and(|Reverse((time, _))| standing.time < *time)
     }
 
     /// Begin a client's turn; `true` if the client waited for it.

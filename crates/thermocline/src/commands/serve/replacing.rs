@@ -86,6 +86,15 @@ impl Exchange {
         state.reports.iter_mut().for_each(|report| *report = None);
     }
 
+    /// Return the step, the volume's part, and `true` if the thread has reported of that step. All three are of one
+    /// moment: when the first thread ends the replacement, it forgets the reports, too, and a thread that saw the
+    /// step before and its report afterwards would take the flash again.
+    fn look(&self, thread: usize) -> Option<(Stage, Arc<NewPart>, bool)> {
+        let now = self.lock();
+        let (stage, part) = now.current.clone()?;
+        Some((stage, part, now.reports[thread].is_some()))
+    }
+
     fn begin(&self, stage: Stage) {
         let part = self.lock().current.take().map(|(_, part)| part);
         self.set(part.map(|part| (stage, part)));
@@ -261,9 +270,8 @@ impl Current {
 impl Seat {
     /// Do this thread's part of the replacement of the flash.
     pub(super) fn exchange(&mut self, service: &mut Service, thread: usize) {
-        let current = self.volume.exchange.lock().current.clone();
         let engine = service.inner_mut().engine_mut();
-        let Some((stage, part)) = current else {
+        let Some((stage, part, has_reported)) = self.volume.exchange.look(thread) else {
             if std::mem::take(&mut self.is_exchanging)
                 && let Err(error) = engine.shard_mut().stay_with_flash()
             {
@@ -272,8 +280,7 @@ impl Seat {
             return;
         };
         self.is_exchanging = true;
-        let has_taken = self.volume.exchange.lock().reports[thread].is_some();
-        if stage == Stage::Taking && has_taken {
+        if stage == Stage::Taking && has_reported {
             return;
         }
         let stepped = match stage {
