@@ -80,6 +80,42 @@ fn a_flush_writes_out_what_nothing_protects() {
     assert_eq!(run(&mut drive(&without), &twice), [(0, 2000), (1, 7000)]);
 }
 
+/// The host overwrites only what is on the second plane, until the first holds all that it may. A plane may
+/// hold an odd number of pages, so that its limit lies within a physical page of two.
+#[test]
+fn a_plane_that_becomes_full_within_a_physical_page_takes_the_rest_of_it() {
+    let config = SsdConfig {
+        planes_per_die: 2,
+        blocks_per_plane: 24,
+        pages_per_block: 8,
+        pages_per_program: 2,
+        ..buffered()
+    };
+    let pages_per_plane = u64::from(config.blocks_per_plane * config.pages_per_block);
+    let mut drive = drive(&config);
+    drive.precondition(&Precondition { fill: 1.0, overwrite: 0.0, seed: 0 }).unwrap();
+    let of_second_plane = |drive: &Ssd| -> Vec<u64> {
+        let is_there = |&page: &u64| {
+            drive.flash_page_of(page).unwrap().is_some_and(|place| place >= pages_per_plane)
+        };
+        (0..drive.logical_pages()).filter(is_there).collect()
+    };
+    let (mut now_ns, mut tickets) = (0, 0..);
+    let mut left = vec![of_second_plane(&drive).len()];
+    for _ in 0..50 {
+        let pages = of_second_plane(&drive);
+        let requests = [write(pages[0]), write(pages[1]), DeviceRequest::FLUSH];
+        let completed = run(&mut drive, &requests.map(|request| (now_ns, request)));
+        let expected: Vec<u64> = tickets.by_ref().take(3).collect();
+        assert_eq!(completed.iter().map(|one| one.0).collect::<Vec<u64>>(), expected);
+        now_ns += 100_000_000;
+        left.push(of_second_plane(&drive).len());
+    }
+    assert!(left[0] > left[25], "the first plane takes pages from the second");
+    assert_eq!(left[49], left[50], "the first plane is full, and is passed over");
+    assert_eq!(drive.metrics().host_programs, 100, "no physical page is padded");
+}
+
 /// A host that flushes after each page waits for both commands, the bus and the cells, and wastes three
 /// pages of four; with protection, it waits for the commands.
 #[test]

@@ -17,7 +17,7 @@
 //! * Deviations: (1) SSDsim collects below the threshold whatever there is to gain, and hardly ends
 //!   when the drive is full; here a block must have 1 of 8 pages invalid until free blocks run out.
 //!   (2) With dynamic allocation a plane whose blocks hold nothing but valid pages is passed over,
-//!   where the turn would otherwise end in a deadlock. (3) Copies stay in their plane.
+//!   where the turn would otherwise end in a deadlock; not within a physical page. (3) Copies stay in their plane.
 
 use super::super::config::{Allocation, GcBlocks, GcUnit, SsdConfig};
 use super::super::error::Exhausted;
@@ -117,7 +117,8 @@ impl PageMap {
                 Allocation::Static => logical % planes,
             };
             let plane = nand.geometry().order[turn as usize];
-            let is_full = nand.plane(plane).valid >= self.most_valid(nand, plane);
+            let is_full = nand.plane(plane).valid >= self.most_valid(nand, plane)
+                && !self.has_begun(nand, plane, stream);
             let block = if is_full { None } else { self.room(nand, plane, stream, work) };
             let Some(block) = block else {
                 self.turn(stream, planes);
@@ -173,6 +174,14 @@ impl PageMap {
     /// Return the handle whose data a block holds if those of handles are kept apart, else 0.
     fn kept_apart(&self, block: u32) -> usize {
         self.handle_of.get(block as usize).map_or(0, |&handle| handle.into())
+    }
+
+    /// Return `true` if the stream has begun a physical page of the plane and not filled it. The plane is
+    /// not passed over then, however full it is: the controller would keep what has gathered, and padding
+    /// would miss it. The rest of the physical page takes no free block from the reserve.
+    fn has_begun(&self, nand: &Nand, plane: u32, stream: usize) -> bool {
+        let block = self.open[self.at(plane, stream)];
+        block != NONE && !nand.block(block).written.is_multiple_of(self.pages_per_program)
     }
 
     /// Turns a stream to the next plane.
@@ -331,6 +340,11 @@ impl PageMap {
             let blocks = &nand.blocks[(plane * per_plane) as usize..][..per_plane as usize];
             let states = blocks.iter().filter(|block| block.state == State::Open).count();
             assert_eq!(states, opened, "no open block is forgotten");
+            for (stream, &turn) in self.turns.iter().enumerate() {
+                let has_turn = nand.geometry().order[turn as usize] == plane;
+                let is_left_behind = !has_turn && self.has_begun(nand, plane, stream);
+                assert!(!is_left_behind, "a stream fills a physical page before it turns");
+            }
         }
     }
 }
