@@ -137,7 +137,7 @@ impl<'a> Bench<'a> {
         Ok(Shares::new(terms, &[limits; 2])?)
     }
 
-    /// Return the pages of RAM and of flash of a cache that has so many of what moves.
+    /// Return the pages of RAM and of flash of a cache that has that number of pages of what moves.
     const fn tiers(&self, pages: u32) -> [u32; 2] {
         match self.arguments.tier {
             Moving::Ram => [pages, 0],
@@ -227,17 +227,8 @@ struct Cache<'a> {
 impl<'a> Cache<'a> {
     fn new(bench: &Bench<'_>, trace: &'a CompiledTrace, pages: u32, sizes: &[u32]) -> Result<Self> {
         let policy = &bench.policy;
-        let shadow = |&pages: &u32| {
-            let [ram_pages, flash_pages] = bench.tiers(pages);
-            ShadowOptions {
-                label: pages.to_string(),
-                entry: policy.entry.clone(),
-                values: policy.values.clone(),
-                write_miss: policy.write_miss,
-                ram_pages,
-                flash_pages,
-            }
-        };
+        let shadow =
+            |&pages: &u32| ShadowOptions::new(pages.to_string(), policy, bench.tiers(pages));
         let footprint = u64::from(trace.footprint_pages());
         let samples = if sizes.is_empty() { &[][..] } else { &[bench.arguments.sample, 1.0] };
         let curves = samples.iter().map(|&sample| {

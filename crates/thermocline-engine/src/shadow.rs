@@ -25,6 +25,7 @@ use thermocline_core::{
 use thiserror::Error;
 
 use crate::ids::IdSpace;
+use crate::options::PolicyOptions;
 
 /// Unit of sampling.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +56,20 @@ pub struct ShadowOptions {
     pub ram_pages: u32,
     /// Pages on flash; 0 for none.
     pub flash_pages: u32,
+}
+
+impl ShadowOptions {
+    /// Create the shadow of a policy with that number of pages in RAM and on flash.
+    pub fn new(label: String, policy: &PolicyOptions, [ram_pages, flash_pages]: [u32; 2]) -> Self {
+        Self {
+            label,
+            entry: policy.entry.clone(),
+            values: policy.values.clone(),
+            write_miss: policy.write_miss,
+            ram_pages,
+            flash_pages,
+        }
+    }
 }
 
 /// Estimate of a shadow so far.

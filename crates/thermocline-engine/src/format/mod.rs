@@ -125,7 +125,7 @@ impl Layout {
     /// new.
     ///
     /// # Panics
-    /// If the piece was not made for so many.
+    /// If the piece was made for fewer.
     #[must_use]
     pub(crate) fn with_room_back(&self, slots: u32) -> Self {
         assert!(slots - self.slots <= self.slots_to_return(), "the piece was made for these slots");
@@ -362,14 +362,14 @@ impl<'a> Reader<'a> {
         self.try_array().expect("fields fit their block")
     }
 
-    /// Return the next bytes, if there are so many.
+    /// Return the next `N` bytes, or `None` if there are fewer.
     pub(crate) fn try_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.bytes.split_first_chunk()?;
         self.bytes = rest;
         Some(*first)
     }
 
-    /// Return the next `length` bytes, if there are so many.
+    /// Return the next `length` bytes, or `None` if there are fewer.
     pub(crate) fn try_bytes(&mut self, length: usize) -> Option<&[u8]> {
         let (first, rest) = self.bytes.split_at_checked(length)?;
         self.bytes = rest;

@@ -139,7 +139,7 @@ impl Extension {
             let mut region = self.resizing.section(storage, number);
             erase_table(&mut region, &self.resizing.regions[number])?;
         }
-        // A superblock must not name blocks of the table that a former cache may have written, or that tell of
+        // A superblock must not name blocks of the table that a former cache may have written, or that name
         // slots which were there before.
         storage.sync()?;
         self.resizing.write_superblocks(storage)
@@ -225,7 +225,7 @@ impl Room {
         Some(layout.with_annex(annex.offset_bytes, first + given))
     }
 
-    /// Take so many bytes from there on, rounded up to whole units.
+    /// Take that number of bytes from there on, rounded up to whole units.
     fn take(&mut self, start: u64, bytes: u64) {
         let bytes = bytes.next_multiple_of(ALIGNMENT);
         if bytes == 0 {

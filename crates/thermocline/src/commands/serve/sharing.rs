@@ -342,15 +342,7 @@ fn curve(resource: Resource, options: &Options, sample: f64, sizes: &[u32]) -> R
     let policy = &options.policy;
     let costs = policy.costs.as_slice().try_into().context("three tiers have a cost")?;
     let shadow = |&pages: &u32| {
-        let [ram_pages, flash_pages] = resource.sizes(options, pages);
-        ShadowOptions {
-            label: pages.to_string(),
-            entry: policy.entry.clone(),
-            values: policy.values.clone(),
-            write_miss: policy.write_miss,
-            ram_pages,
-            flash_pages,
-        }
+        ShadowOptions::new(pages.to_string(), policy, resource.sizes(options, pages))
     };
     let shadows = sizes.iter().map(shadow).collect();
     Ok(Shadows::new(shadows, options.backing_pages, sample, costs)?)
