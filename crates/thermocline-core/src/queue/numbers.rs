@@ -5,7 +5,7 @@
 //! little longer than the pages tracked at once. A policy does not give numbers back. When all are
 //! taken, a hand goes round and takes the first number whose page the policy tracks no more.
 //!
-//! * State: none; sparse, 10 bytes per page tracked.
+//! * State: none; sparse, 11 bytes per page tracked.
 //! * Cost: O(1); sparse, a new page takes 16 steps of the hand on average.
 
 use alloc::vec::Vec;

@@ -13,7 +13,7 @@ use crate::{Ids, Indexing};
 /// The check that a page lies within the bits is also the choice between bits and index, so that the
 /// index costs nothing where there are bits.
 ///
-/// * State: a bit per page that exists; or, sparse, 5 bytes per page that the set can hold.
+/// * State: a bit per page that exists; or, sparse, 7 bytes per page that the set can hold.
 #[derive(Clone, Debug)]
 pub struct PageSet {
     /// 64 pages a word. Empty if there is an index.
@@ -93,7 +93,10 @@ impl PageSet {
     /// Prefetches what is known of a page.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
-        prefetch(&self.words, page.index() / 64);
+        match &self.index {
+            None => prefetch(&self.words, page.index() / 64),
+            Some(index) => index.prefetch(page.0),
+        }
     }
 
     /// Return the size of the heap memory, in bytes.

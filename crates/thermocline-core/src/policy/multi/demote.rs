@@ -7,7 +7,7 @@
 //! * State: with `remove` and one client 4 bytes per page that exists and 20 per cached page; sparse,
 //!   none and 13. Otherwise, for the first tiers twice, since the server's half notes what clients hold:
 //!   4 bytes per page that exists and tier, 20 per page of the first tiers and 10 per page of the
-//!   others; sparse, none, 13 and 12.
+//!   others; sparse, none, 15 and 14.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) by default a page leaves the tier where it was hit; in the authors' simulator
 //!   it stays, as next (`mru`) or last (`lru`) to be evicted, and so does what is read from disk.

@@ -9,7 +9,7 @@
 //! * Source: Jiang and Zhang, *ULC: A File Block Placement and Replacement Protocol to Effectively
 //!   Exploit Hierarchical Locality in Multi-level Buffer Caches*, ICDCS 2004, single-client case.
 //! * State: 13 bytes per page that exists, 4 more per tier and for the disk; 16 bytes per page of the
-//!   stack. Sparse, all of it and 10 bytes more per page of the stack; their number depends on the
+//!   stack. Sparse, all of it and 11 bytes more per page of the stack; their number depends on the
 //!   accesses, unless `ghosts` bounds it.
 //! * Cost: O(tiers * log n) per access; pruning the stack amortised O(log n).
 //! * Deviations: (1) written from the protocol's idea, as no text of it could be read. (2) The
@@ -62,7 +62,7 @@ pub const ULC: PolicyEntry = PolicyEntry {
     capabilities: Capabilities {
         takes_clients: false,
         sparse_memory: SparseMemory::of_accessed(
-            40,
+            42,
             "its stack is as long as it gets, unless `ghosts` bounds it",
         ),
         ..Capabilities::of(Depth::Tiers)

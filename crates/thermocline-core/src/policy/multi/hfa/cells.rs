@@ -1,7 +1,7 @@
 //! State of each page: its place, and its newest record of hints at each level.
 //!
 //! * Source: none.
-//! * State: 4 bytes per page that exists, and 4 more per level; sparse, both and 10 bytes per page that
+//! * State: 4 bytes per page that exists, and 4 more per level; sparse, both and 11 bytes per page that
 //!   is cached or has a hint that counts. With several clients, 4 bytes per client and 4 more in place
 //!   of the first 4.
 //! * Cost: O(1).
