@@ -26,14 +26,13 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     }
 }
 
-/// Fetches all cache lines of `slice[index]`, for elements that are longer than one line.
+/// Fetches all cache lines, of 64 bytes, of `slice[index]`, for elements that are longer than one line.
 #[inline]
 pub fn prefetch_whole<T>(slice: &[T], index: usize) {
-    const LINE_BYTES: usize = 64;
     let Some(element) = slice.get(index..=index) else { return };
     prefetch(element, 0);
     #[cfg(target_arch = "x86_64")]
-    for offset in (LINE_BYTES..size_of::<T>()).step_by(LINE_BYTES) {
+    for offset in (64..size_of::<T>()).step_by(64) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let line = element.as_ptr().cast::<i8>().wrapping_add(offset);
         // SAFETY: prefetching reads nothing and never faults, whatever the address.

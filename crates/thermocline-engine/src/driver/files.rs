@@ -226,6 +226,21 @@ impl DeviceFile {
         self.file.sync_all()
     }
 
+    /// Return `true` if [`reserve`](Self::reserve) can make it longer.
+    ///
+    /// # Errors
+    /// If the operating system reports an error.
+    pub fn is_extensible(&self) -> io::Result<bool> {
+        let has_end = self.region.as_ref().is_some_and(|region| region.end != u64::MAX);
+        Ok(!has_end && self.file.metadata()?.is_file())
+    }
+
+    /// Return its path as the system knows it, for errors.
+    pub fn name(&self) -> String {
+        let path = std::fs::read_link(format!("/dev/fd/{}", self.file.as_raw_fd()));
+        path.map_or_else(|_| "the device".to_owned(), |path| path.display().to_string())
+    }
+
     /// Return `true` if it is accessed past the page cache.
     pub fn is_direct(&self) -> bool {
         self.is_direct

@@ -81,7 +81,8 @@ impl Fan {
         self.mirror.settle();
         let is_write = !matches!(operation.kind, OperationKind::Read | OperationKind::Sync);
         let now = if is_write {
-            let start = self.start_bytes + operation.offset_bytes;
+            // Annexes may lie before the part.
+            let start = self.start_bytes.wrapping_add(operation.offset_bytes);
             let range = start..start + operation.length_bytes;
             self.writer.begin(operation.id.0.into(), range, true)
         } else {

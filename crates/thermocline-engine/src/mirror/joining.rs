@@ -18,7 +18,7 @@ use super::state::{Lane, Mirror};
 use super::storage::{Lanes, MirrorStorage};
 use crate::directory::Directory;
 use crate::format::BLOCK_BYTES;
-use crate::recovery::{self, FlashError};
+use crate::recovery::FlashError;
 use crate::sharding::FlashSet;
 use crate::storage::{AlignedBytes, Storage};
 
@@ -186,11 +186,10 @@ pub fn content_bytes(flash: &mut dyn Storage) -> Result<u64, FlashError> {
     if let Some(directory) =
         Directory::read(flash).map_err(|error| FlashError::Directory(Box::new(error)))?
     {
-        let ends = directory.volumes().map(|(_, range)| range.end);
-        return Ok(ends.max().unwrap_or_else(|| Directory::flash_bytes([])));
+        return Ok(directory.end_bytes());
     }
-    let (superblock, ..) = recovery::read_superblock(flash, 0)?;
-    Ok(FlashSet::bytes(&superblock.layout, &superblock.share.map))
+    // With all that a growth added behind the regions.
+    FlashSet::end_bytes(flash)
 }
 
 impl fmt::Debug for Joining {

@@ -50,6 +50,18 @@ pub struct Asked {
     pub forces_init: bool,
 }
 
+impl Noted {
+    /// Return the place of the member that went on alone, as the note says, if the other one has a label that says
+    /// the same of itself: that label was raised, and the note was not, so nothing was acknowledged that this
+    /// member lacks.
+    fn place_of_alone(self, labels: [Label; 2]) -> Option<usize> {
+        let place = labels.iter().position(|label| Some(label.member) == self.alone)?;
+        let (alone, other) = (labels[place], labels[1 - place]);
+        let is_alone = alone.generation >= self.generation && other.member != alone.member;
+        (is_alone && other.is_alone).then_some(place)
+    }
+}
+
 /// Decision about the members; places are those at which they were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
@@ -357,20 +369,22 @@ impl Pairing {
         if one.member == other.member && one.generation == other.generation {
             return Err(MirrorError::Twice);
         }
+        if let Some(place) = asked.noted.and_then(|noted| noted.place_of_alone(labels)) {
+            let (label, other) = (labels[place], labels[1 - place]);
+            let newest = label.generation;
+            let which = Place(1 - place);
+            let error = MirrorError::Outdated { which, found: other.generation, newest };
+            return Self::without((place, label), error, asked);
+        }
         let (place, label) = if other.generation > one.generation { (1, other) } else { (0, one) };
         let older = labels[1 - place];
         let generation = label.generation;
         if older.generation == generation && one.is_alone && other.is_alone {
-            let Some(noted) = asked.noted else {
-                return Err(MirrorError::BothAlone { generation });
-            };
             // What the note does not say was never acknowledged.
-            let alone = noted.alone.filter(|_| noted.generation == generation);
-            let Some(newest) = alone else { return Ok(Self::Both { labels }) };
-            let place = usize::from(one.member != newest);
-            let which = Place(1 - place);
-            let error = MirrorError::Outdated { which, found: generation, newest: generation };
-            return Self::without((place, labels[place]), error, asked);
+            return match asked.noted {
+                Some(_) => Ok(Self::Both { labels }),
+                None => Err(MirrorError::BothAlone { generation }),
+            };
         }
         check_noted(label, asked)?;
         if older.generation == generation {
@@ -423,10 +437,40 @@ impl Pairing {
 fn check_noted(label: Label, asked: Asked) -> Result<(), MirrorError> {
     let Some(Noted { generation: newest, alone }) = asked.noted else { return Ok(()) };
     let found = label.generation;
-    // Its label was raised, and the note was not: the other one went on to the same generation later.
+    // Its label was raised, perhaps by several starts, and the note was not: the other one went on later.
     let is_other_alone = alone == Some(label.member.other()) && label.is_alone;
-    if newest > found || (newest == found && is_other_alone) {
+    if newest > found || is_other_alone {
         return Err(MirrorError::AllOutdated { found, newest });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(member: Member, generation: u64, is_alone: bool) -> Label {
+        Label { pair: Uuid::from_u128(7), member, generation, is_alone, content_bytes: 0 }
+    }
+
+    /// Starts of one member raised its label and could not write the note. Then the other one went on alone, as the
+    /// note says.
+    #[test]
+    fn a_label_that_was_raised_without_its_note_does_not_count() {
+        let noted = Noted { generation: 2, alone: Some(Member::Second) };
+        let asked = Asked { noted: Some(noted), ..Asked::default() };
+        let helped = Asked { allows_degraded: true, ..asked };
+        let newest = label(Member::Second, 2, true);
+        for generation in 1..5 {
+            let raised = label(Member::First, generation, generation > 1);
+            let found = || [raised, newest].map(FoundMember::Labelled);
+            let refused = Pairing::choose(found(), asked);
+            assert!(matches!(refused, Err(MirrorError::Outdated { which: Place(0), .. })));
+            let expected = Pairing::Alone { place: 1, label: newest };
+            assert_eq!(Pairing::choose(found(), helped).unwrap(), expected, "{generation}");
+            let absent = FoundMember::Absent(io::ErrorKind::NotFound.into());
+            let alone = Pairing::choose([FoundMember::Labelled(raised), absent], helped);
+            assert!(matches!(alone, Err(MirrorError::AllOutdated { .. })), "{generation}");
+        }
+    }
 }

@@ -11,10 +11,12 @@
 //!    both members no longer needed the earlier one.
 //! 3. The blocks of the table, in each place the one of the later generation. All records since an earlier
 //!    generation are in the journal, which is now the same.
-//! 4. The superblock: that of the later epoch, or of the end of the same.
+//! 4. The superblock: that of the later epoch, or of the end of the same. Before all else, both copies on each
+//!    member are alike, and both members have one layout.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::pairing::{MirrorError, Place};
 use crate::blocks::Blocks;
@@ -29,6 +31,9 @@ use crate::storage::{Section, Storage};
 
 /// The contents of both members.
 type Pair<'a> = [&'a mut dyn Storage; 2];
+
+/// The superblock of each member, its place, and how many of its copies are damaged.
+type FoundSuperblocks = [(Superblock, u64, u64); 2];
 
 /// Makes two members of one generation alike. `pair` are their contents, without labels.
 ///
@@ -54,7 +59,9 @@ pub fn reconcile(pair: Pair<'_>) -> Result<(), MirrorError> {
         }
     }
     for (_, range) in newest.volumes() {
-        let mut regions = [Section::new(one, range.clone()), Section::new(other, range.clone())];
+        // Without an end: annexes may be anywhere.
+        let window = range.start..u64::MAX;
+        let mut regions = [Section::new(one, window.clone()), Section::new(other, window)];
         let [one, other] = &mut regions;
         reconcile_set([one, other])?;
     }
@@ -84,8 +91,9 @@ fn reconcile_set(pair: Pair<'_>) -> Result<(), MirrorError> {
         [Err(_), Err(_)] => return Ok(()),
     };
     for share in Share::all(first.share.map) {
-        let range = region_range(&first.layout, &first.share.map, share.index.into());
-        let mut regions = [Section::new(one, range.clone()), Section::new(other, range)];
+        let start = region_range(&first.layout, &first.share.map, share.index.into()).start;
+        let window = start..u64::MAX;
+        let mut regions = [Section::new(one, window.clone()), Section::new(other, window)];
         let [one, other] = &mut regions;
         Region { pair: [one, other] }.reconcile(share.index)?;
     }
@@ -110,6 +118,28 @@ fn undo_set_up(
     Ok(storage.sync()?)
 }
 
+fn old_copy(place: usize, behind: &Superblock, ahead: &Superblock) -> MirrorError {
+    let which = Place(place);
+    MirrorError::OldCopy { which, found_epoch: behind.epoch, newest_epoch: ahead.epoch }
+}
+
+/// Return what decides which of two superblocks of one layout is newer.
+fn age(superblock: &Superblock) -> (u64, bool, bool, u64) {
+    let Superblock { epoch, end, is_given_up, backing_bytes, .. } = superblock;
+    (*epoch, end.is_some(), *is_given_up, *backing_bytes)
+}
+
+/// Return `true` if both copies say that.
+fn has_both_copies(storage: &mut dyn Storage, superblock: &Superblock) -> bool {
+    let mut expected = vec![0; BLOCK_BYTES];
+    superblock.encode(&mut expected);
+    let mut block = vec![0; BLOCK_BYTES];
+    (0..2).all(|place| {
+        let read = storage.read_at(Layout::superblock_offset_bytes(place), &mut block);
+        read.is_ok() && block == expected
+    })
+}
+
 /// The region of one shard on both members.
 struct Region<'a> {
     pair: Pair<'a>,
@@ -117,35 +147,73 @@ struct Region<'a> {
 
 impl Region<'_> {
     fn reconcile(&mut self, index: u16) -> Result<(), MirrorError> {
-        let [one, other] = &mut self.pair;
-        let (first, first_place, first_damaged) =
-            recovery::read_superblock(*one, index).map_err(damaged_at(0))?;
-        let (second, second_place, second_damaged) =
-            recovery::read_superblock(*other, index).map_err(damaged_at(1))?;
-        if first.cache != second.cache || first.layout != second.layout {
+        let found = self.read_superblocks(index)?;
+        let [(first, ..), (second, ..)] = found;
+        if first.cache != second.cache || !first.layout.is_like(&second.layout) {
             return Err(damaged(1, FlashError::Mixed { index }));
         }
-        // An orderly end has made all durable on both.
-        if first == second && first.end.is_some() && first_damaged + second_damaged == 0 {
-            return Ok(());
+        // No layout changes before both members are durably in the epoch.
+        if first.layout != second.layout && first.epoch != second.epoch {
+            let is_first_behind = first.epoch < second.epoch;
+            let (behind, ahead) = if is_first_behind { (first, second) } else { (second, first) };
+            return Err(old_copy(usize::from(!is_first_behind), &behind, &ahead));
         }
         match first.epoch.cmp(&second.epoch) {
-            Ordering::Equal => self.merge_journals(&first)?,
+            Ordering::Equal => {}
             Ordering::Greater => self.check_behind(1, &first, &second)?,
             Ordering::Less => self.check_behind(0, &second, &first)?,
         }
+        let [first, second] = self.level_superblocks(&found)?;
+        // An orderly end has made all durable on both.
+        let damaged_copies: u64 = found.iter().map(|(_, _, damaged)| damaged).sum();
+        if first == second && first.end.is_some() && damaged_copies == 0 {
+            return Ok(());
+        }
+        if first.epoch == second.epoch {
+            self.merge_journals(&first)?;
+        }
         self.merge_tables(&first)?;
-        let age = |superblock: &Superblock| {
-            let Superblock { epoch, end, is_given_up, backing_bytes, .. } = superblock;
-            (*epoch, end.is_some(), *is_given_up, *backing_bytes)
-        };
-        let (place, newer, older_place) = match age(&first).cmp(&age(&second)) {
-            Ordering::Greater => (1, first, second_place),
-            Ordering::Less => (0, second, first_place),
+        let (place, newer) = match age(&first).cmp(&age(&second)) {
+            Ordering::Greater => (1, first),
+            Ordering::Less => (0, second),
             Ordering::Equal => return Ok(()),
         };
-        recovery::write_superblock(self.pair[place], &newer, 1 - older_place)
-            .map_err(damaged_at(place))
+        recovery::write_superblock(self.pair[place], &newer, 0).map_err(damaged_at(place))
+    }
+
+    fn read_superblocks(&mut self, index: u16) -> Result<FoundSuperblocks, MirrorError> {
+        let [one, other] = &mut self.pair;
+        Ok([
+            recovery::read_superblock(*one, index).map_err(damaged_at(0))?,
+            recovery::read_superblock(*other, index).map_err(damaged_at(1))?,
+        ])
+    }
+
+    /// Gives both copies of the superblock on each member what the newest of its copies says, and both members the
+    /// layout with more slots. Returns the superblocks.
+    ///
+    /// Of a change of the layout that was cut off, either layout is right on both members: more slots are named when
+    /// both members durably have the blocks of the table for them, and used when both name them; slots that go are
+    /// left before.
+    fn level_superblocks(
+        &mut self,
+        found: &FoundSuperblocks,
+    ) -> Result<[Superblock; 2], MirrorError> {
+        let [one, other] = found.each_ref().map(|(superblock, ..)| superblock.layout);
+        let layout = if other.slots > one.slots { other } else { one };
+        let mut levelled = found.each_ref().map(|(superblock, ..)| *superblock);
+        for (member, (superblock, place, _)) in found.iter().enumerate() {
+            levelled[member].layout = layout;
+            let storage = &mut *self.pair[member];
+            if superblock.layout == layout && has_both_copies(storage, superblock) {
+                continue;
+            }
+            // Later writes begin with the same copy on both members: the other copy must be as good on each, or
+            // power that is cut then would leave an old superblock alone.
+            recovery::write_superblock(storage, &levelled[member], 1 - place)
+                .map_err(damaged_at(member))?;
+        }
+        Ok(levelled)
     }
 
     /// Refuse a member of an earlier epoch if the other one was written to in a later one: nothing is, before
@@ -167,9 +235,7 @@ impl Region<'_> {
         if has_all && journal.blocks.is_empty() && ahead.end.is_none() {
             return Ok(());
         }
-        let which = Place(place);
-        let (found_epoch, newest_epoch) = (behind.epoch, ahead.epoch);
-        Err(MirrorError::OldCopy { which, found_epoch, newest_epoch })
+        Err(old_copy(place, behind, ahead))
     }
 
     fn sync(&mut self) -> Result<(), MirrorError> {
@@ -233,8 +299,17 @@ impl Region<'_> {
 
     /// Gives both the later one of two copies of each block of the table.
     fn merge_tables(&mut self, superblock: &Superblock) -> Result<(), MirrorError> {
-        let layout = &superblock.layout;
-        let (start, count) = (layout.table_offset_bytes(0, 0), 2 * u64::from(layout.table_blocks));
+        let mut parts = superblock.layout.table_parts();
+        parts.try_for_each(|part| self.merge_table_part(superblock, part))
+    }
+
+    /// Does so for blocks that lie one after the other.
+    fn merge_table_part(
+        &mut self,
+        superblock: &Superblock,
+        (numbers, start): (Range<u32>, u64),
+    ) -> Result<(), MirrorError> {
+        let count = 2 * numbers.len() as u64;
         let mut place = 0_u64;
         let mut differing: Vec<Differing> = vec![];
         let [one, other] = &mut self.pair;
@@ -244,6 +319,7 @@ impl Region<'_> {
         while let (Some(ones), Some(others)) = (first.next_batch(), second.next_batch()) {
             for (one, other) in ones.zip(others) {
                 let block = u32::try_from(place / 2).expect("a table has few blocks");
+                let block = numbers.start + block;
                 differing.extend(Differing::find(superblock, block, place, one, other));
                 place += 1;
             }
@@ -253,7 +329,7 @@ impl Region<'_> {
             // One copy of each block stays whole.
             for copy in 0..2 {
                 for found in batch.iter().filter(|found| found.place % 2 == copy) {
-                    let offset_bytes = start + found.place * BLOCK_BYTES as u64;
+                    let offset_bytes = start.wrapping_add(found.place * BLOCK_BYTES as u64);
                     self.pair[found.target].write_at(offset_bytes, &found.bytes)?;
                 }
                 self.sync()?;
@@ -333,5 +409,121 @@ impl Journal {
             }
         }
         journal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::epoch::Begin;
+    use crate::format::table::{Header, Row};
+    use crate::shard_map::ShardMap;
+    use crate::sharding::{Extension, FlashSet};
+    use crate::storage::memory::Memory;
+
+    const CACHE: Uuid = Uuid::from_u128(5);
+    const MIB: u64 = 1 << 20;
+
+    /// Return two members with two regions of a few slots each.
+    fn pair() -> [Memory; 2] {
+        let map = ShardMap::new(NonZeroU16::new(2).unwrap(), 4096);
+        let mut memory = Memory(vec![0; 16 << 20]);
+        let layout = Layout::new(64, 4096);
+        FlashSet::initialise(&mut memory, CACHE, layout, map, 4096 * 4096).unwrap();
+        let twin = memory.0.clone();
+        [memory, Memory(twin)]
+    }
+
+    /// Gives both regions of a member more slots.
+    fn grow(memory: &mut Memory) -> Vec<Layout> {
+        let mut extension = Extension::plan(memory, 500..=500, None).unwrap();
+        extension.place_behind(16 * MIB).unwrap();
+        extension.apply(memory).unwrap();
+        extension.layouts()
+    }
+
+    fn reconcile_both(pair: &mut [Memory; 2]) -> Result<(), MirrorError> {
+        let [one, other] = pair;
+        reconcile([one, other])
+    }
+
+    /// Return the layouts of both regions, and check that both copies of both superblocks are alike.
+    fn layouts(memory: &mut Memory) -> Vec<Layout> {
+        let read = FlashSet::read(memory).unwrap();
+        for shard in 0..2 {
+            let start = read.range(shard).start;
+            let first = memory.part(start, BLOCK_BYTES).to_vec();
+            assert!(memory.part(start + BLOCK_BYTES as u64, BLOCK_BYTES) == first, "{shard}");
+        }
+        read.flashes().iter().map(|flash| flash.superblock().layout).collect()
+    }
+
+    #[test]
+    fn a_growth_that_one_member_lacks_is_on_both_or_neither() {
+        for ahead in [0, 1] {
+            let mut pair = pair();
+            let grown = grow(&mut pair[ahead]);
+            reconcile_both(&mut pair).unwrap();
+            let [one, other] = pair.each_mut().map(layouts);
+            assert_eq!(one, grown);
+            assert_eq!(other, grown);
+        }
+    }
+
+    #[test]
+    fn both_copies_of_a_superblock_are_alike_after_power_was_cut_between_them() {
+        for (member, copy) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let mut pair = pair();
+            let former = pair[member].part(copy * BLOCK_BYTES as u64, BLOCK_BYTES).to_vec();
+            for memory in &mut pair {
+                let mut read = FlashSet::read(memory).unwrap();
+                read.adapt(&Begin::default());
+                read.take_over(memory).unwrap();
+            }
+            // The other copy was written on both, and this one on one of them.
+            pair[member].part(copy * BLOCK_BYTES as u64, BLOCK_BYTES).copy_from_slice(&former);
+            reconcile_both(&mut pair).unwrap();
+            let [one, other] = pair.each_mut().map(layouts);
+            assert_eq!(one, other);
+        }
+    }
+
+    #[test]
+    fn a_member_of_an_earlier_epoch_that_did_not_grow_is_an_old_copy() {
+        for behind in [0, 1] {
+            let mut pair = pair();
+            let newer = &mut pair[1 - behind];
+            grow(newer);
+            FlashSet::read(newer).unwrap().take_over(newer).unwrap();
+            let error = reconcile_both(&mut pair).unwrap_err();
+            let MirrorError::OldCopy { which, found_epoch, newest_epoch } = error else {
+                panic!("{error}")
+            };
+            assert_eq!((which, found_epoch, newest_epoch), (Place(behind), 1, 2));
+        }
+    }
+
+    #[test]
+    fn blocks_of_the_table_in_annexes_are_merged() {
+        for ahead in [0, 1] {
+            let mut pair = pair();
+            let grown = pair.each_mut().map(grow);
+            let layout = grown[0][1];
+            let region = FlashSet::read(&mut pair[0]).unwrap();
+            let cache = region.flashes()[1].superblock().cache;
+            let place =
+                region.range(1).start + layout.table_offset_bytes(layout.table_blocks - 1, 1);
+            let row = Row { page: 3, checksum: 4, version: 5, is_dirty: false };
+            let header = Header { cache, generation: 1, block: layout.table_blocks - 1 };
+            let block = pair[ahead].part(place, BLOCK_BYTES);
+            table::encode(block, &header, [Some(row)].into_iter());
+            let written = block.to_vec();
+            reconcile_both(&mut pair).unwrap();
+            assert!(pair[1 - ahead].part(place, BLOCK_BYTES) == written);
+        }
     }
 }

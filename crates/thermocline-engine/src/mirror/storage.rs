@@ -104,7 +104,8 @@ impl<L: Lanes> MirrorStorage<L> {
         work: impl FnMut(&mut L::Device) -> io::Result<()>,
     ) -> io::Result<()> {
         let writer = self.writer.take().unwrap_or_else(|| Writer::new(&self.mirror));
-        let start = |offset_bytes: u64| self.start_bytes + offset_bytes;
+        // Annexes may lie before that position.
+        let start = |offset_bytes: u64| self.start_bytes.wrapping_add(offset_bytes);
         let mut now = self.mirror.in_use();
         for (number, &(offset_bytes, length)) in (0..).zip(ranges) {
             now = writer.begin(number, start(offset_bytes)..start(offset_bytes) + length, false);

@@ -435,6 +435,22 @@ mod tests {
         }
     }
 
+    /// A shard that leaves slots moves a page from one to another. When the page is given up, the new slot may
+    /// soon hold another one.
+    #[test]
+    fn a_page_that_moved_and_was_given_up_is_in_neither_slot() {
+        let free = Record { kind: RecordKind::Free, ..clean(9, 1) };
+        let layout = Layout::new(32, 4096);
+        for is_overwritten in [false, true] {
+            let mut memory = flash(1, &[clean(7, 1), clean(9, 1), free]);
+            if is_overwritten {
+                memory.part(layout.slot_place_bytes(9), 4096).fill(1);
+            }
+            let held_pages = Flash::recover(&mut memory).unwrap().contents().held_pages;
+            assert_eq!(held_pages, 0, "{is_overwritten}");
+        }
+    }
+
     /// A device of which some blocks cannot be read.
     struct BadBlocks<'a>(&'a mut Memory, &'a [u64]);
 

@@ -154,12 +154,13 @@ impl Flash {
             pages.insert(record.page, slot);
         }
         // That the disk has a version, or the slot a newer one, ends all older slots of the page; and a
-        // page has one slot.
+        // page has one slot. A version that is given up is so in the slot that it moved from, too.
         // A dirty record without its slot says nothing: the version before it is in force.
         let ends_older = is_there || record.kind != RecordKind::Dirty;
+        let ends_same = is_there || record.kind == RecordKind::Free;
         if let Some(other) = other.filter(|&other| other != slot)
             && ends_older
-            && (other_version < record.version || (is_there && other_version == record.version))
+            && (other_version < record.version || (ends_same && other_version == record.version))
         {
             self.set_row(other, None);
             if pages.get(&record.page) == Some(&other) {

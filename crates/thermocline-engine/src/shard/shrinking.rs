@@ -69,11 +69,8 @@ impl Shard {
     /// need for them. What RAM and flash hold stays, as far as the policy wants it.
     ///
     /// # Errors
-    /// If the flash is not in use or is mirrored, or the policy cannot have that many; nothing changes then.
+    /// If the flash is not in use, or the policy cannot have that many; nothing changes then.
     pub fn leave_slots(&mut self, flash_pages: u32) -> Result<(), OpenError> {
-        if self.mirror.is_some() {
-            return Err(OptionsError::FlashNotInUse.into());
-        }
         let fewer = self.fewer_slots_for(flash_pages)?;
         if flash_pages != self.options.flash_pages {
             self.set_flash_pages(flash_pages)?;

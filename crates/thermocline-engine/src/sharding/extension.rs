@@ -152,13 +152,7 @@ impl Extension {
 
     /// Return the first place behind all that is in use.
     fn next_place(&self) -> u64 {
-        let ends = self.used().into_iter().map(|range| range.end);
-        // What lies before the first region has greater numbers. Regions of several shards keep their distance.
-        let regions = &self.resizing.regions;
-        let last =
-            regions.last().map_or(0, |region| region.start_bytes + region.former.flash_bytes());
-        let ends = ends.filter(|end| *end < 1 << 63).max().unwrap_or(0);
-        ends.max(last).next_multiple_of(ALIGNMENT)
+        self.resizing.end_bytes().next_multiple_of(ALIGNMENT)
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::resizing::Resizing;
 use crate::drain::{DrainProgress, Drained};
 use crate::driver::Driver;
 use crate::epoch::{Begin, End};
@@ -37,6 +38,15 @@ impl FlashSet {
     /// Return the number of bytes that a flash must have for regions of that layout.
     pub fn bytes(layout: &Layout, map: &ShardMap) -> u64 {
         region_range(layout, map, map.shards() - 1).end
+    }
+
+    /// Return the end of what the regions of a flash use, with their annexes, in bytes. For a flash without other
+    /// regions.
+    ///
+    /// # Errors
+    /// If the flash cannot be read.
+    pub(crate) fn end_bytes(storage: &mut dyn Storage) -> Result<u64, FlashError> {
+        Ok(Resizing::read(storage, None)?.end_bytes())
     }
 
     /// Makes a device a flash of a new cache. What was on it is lost.

@@ -90,6 +90,16 @@ impl Resizing {
         self.regions.iter().flat_map(of).collect()
     }
 
+    /// Return the end of what the regions use, in bytes from the beginning of the first one. What lies before that
+    /// does not count.
+    pub(super) fn end_bytes(&self) -> u64 {
+        // What lies before the first region has greater numbers. Regions of several shards keep their distance.
+        let ends = self.used().into_iter().map(|range| range.end).filter(|end| *end < 1 << 63);
+        let last = self.regions.last();
+        let last = last.map_or(0, |region| region.start_bytes + region.former.flash_bytes());
+        ends.max().unwrap_or(0).max(last)
+    }
+
     /// Return the same of what they use with their new layouts.
     pub(super) fn used_later(&self) -> Vec<Range<u64>> {
         let of = |region: &Resized| used(&region.layout, region.start_bytes);

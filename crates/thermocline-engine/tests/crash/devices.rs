@@ -95,6 +95,12 @@ impl Region {
         }
     }
 
+    /// Return the place in the simulated part of an offset in an annex.
+    pub(crate) fn in_annex(&self, offset_bytes: u64) -> Option<usize> {
+        let is_there = self.annexes.iter().any(|(range, _)| range.contains(&offset_bytes));
+        is_there.then(|| self.local(offset_bytes))
+    }
+
     /// Return the place in the simulated part.
     fn local(&self, offset_bytes: u64) -> usize {
         let annex = self.annexes.iter().find(|(range, _)| range.contains(&offset_bytes));
@@ -141,6 +147,13 @@ impl Region {
             start..start + (range.end - range.start) as usize
         };
         self.used = std::iter::once(first).chain(layout.annex_ranges().map(local)).collect();
+    }
+
+    /// Have the room that another copy of the region had, which a device of the same size has, too.
+    pub(crate) fn have_room_of(&mut self, other: &Self, random: &mut SplitMix64) {
+        for (range, _) in &other.annexes {
+            self.add_annex(range, random);
+        }
     }
 
     /// Add room for an annex, which holds the bytes of something else.
@@ -614,8 +627,10 @@ impl Devices {
         if self.shards == 1 { bytes } else { bytes.next_multiple_of(1 << 20) }
     }
 
-    fn whole_flash_bytes(&self) -> u64 {
-        let regions = (0..).zip(&self.regions);
+    /// Return the number of bytes of a device of the flash.
+    pub(crate) fn whole_flash_bytes(&self) -> u64 {
+        // Each device of a mirrored flash has the same room.
+        let regions = (0..).zip(&self.regions[..self.shards]);
         let ends = regions.flat_map(|(number, region)| {
             let start = number * self.region_bytes();
             region.annexes.iter().map(move |(range, _)| start.wrapping_add(range.end))
@@ -625,18 +640,18 @@ impl Devices {
         behind.max(self.region_bytes() * self.shards as u64) + self.unused_bytes
     }
 
-    /// Add room for what each region uses with its layout.
+    /// Add room for what each region uses with its layout, on each device.
     pub(crate) fn use_layouts(&mut self, layouts: &[Layout]) {
         let mut random = SplitMix64::new(self.random.bits());
-        for (region, layout) in self.regions.iter_mut().zip(layouts) {
+        for (region, layout) in self.regions.iter_mut().zip(layouts.iter().cycle()) {
             region.use_layout(layout, &mut random);
         }
     }
 
-    /// Let others write wherever the regions use nothing with their layouts.
+    /// Let others write wherever the regions use nothing with their layouts, on each device.
     pub(crate) fn give_back(&mut self, layouts: &[Layout]) {
         let mut random = SplitMix64::new(self.random.bits());
-        for (region, layout) in self.regions.iter_mut().zip(layouts) {
+        for (region, layout) in self.regions.iter_mut().zip(layouts.iter().cycle()) {
             region.give_back(layout, &mut random);
         }
     }
@@ -705,8 +720,8 @@ impl FlashStorage {
         let region_bytes = devices.region_bytes();
         for (number, region) in (0..).zip(&devices.regions) {
             let offset_bytes = offset_bytes.wrapping_sub(number * region_bytes);
-            if region.annexes.iter().any(|(range, _)| range.contains(&offset_bytes)) {
-                return (number as usize, region.local(offset_bytes));
+            if let Some(local) = region.in_annex(offset_bytes) {
+                return (number as usize, local);
             }
         }
         let region = (offset_bytes / region_bytes).min(devices.shards as u64 - 1);

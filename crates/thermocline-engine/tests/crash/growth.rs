@@ -5,15 +5,37 @@
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use thermocline_engine::{Extension, FlashError, FlashSet, Options, Reduction, Shard, Uuid};
+use thermocline_engine::{
+    Extension, FlashError, FlashSet, Options, Reduction, Shard, Storage, Uuid,
+};
 
 use crate::devices::FlashStorage;
 use crate::exchange::Exchange;
 use crate::plan::PAGES;
 use crate::world::World;
 
-/// Times that a flash gave room back.
-pub(crate) static SHRUNK: AtomicU64 = AtomicU64::new(0);
+/// Times that a flash grew while the engine served, and that one gave room back.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    pub(crate) grown: AtomicU64,
+    pub(crate) shrunk: AtomicU64,
+}
+
+/// Changes of flashes of one device.
+pub(crate) static OF_ONE: Changes = Changes::new();
+/// Changes of mirrored flashes.
+pub(crate) static OF_TWO: Changes = Changes::new();
+
+impl Changes {
+    const fn new() -> Self {
+        Self { grown: AtomicU64::new(0), shrunk: AtomicU64::new(0) }
+    }
+
+    /// Return the changes of flashes like that of a world.
+    fn of(world: &World) -> &'static Self {
+        if world.plan.is_mirrored { &OF_TWO } else { &OF_ONE }
+    }
+}
 
 /// Return the cache that the flash belongs to, and its epoch.
 pub(crate) fn owner(flash: &FlashSet) -> (Uuid, u64) {
@@ -52,6 +74,10 @@ impl World {
     pub(crate) fn grow_flash(&mut self) -> Result<(), String> {
         let is_ready =
             self.unverified.is_empty() && matches!(self.exchange, Exchange::Idle) && !self.is_early;
+        // As the server has it, the flash gets another size before or after a device joins.
+        if self.devices.borrow().mirrored.as_ref().is_some_and(|it| it.borrow().is_joined()) {
+            return Ok(());
+        }
         if self.shards.each().any(|shard| shard.is_shrinking()) {
             return self.give_back();
         }
@@ -71,8 +97,10 @@ impl World {
         if !fits {
             return Ok(());
         }
-        match self.extend(each[0].slots(), Some(self.owner)) {
+        let (slots, owner) = (each[0].slots(), self.owner);
+        match self.extend(&mut *self.flash_storage(), slots, Some(owner)) {
             Ok(Some(extension)) => {
+                Changes::of(self).grown.fetch_add(1, Ordering::Relaxed);
                 self.plan.options.flash_pages = pages;
                 let layouts = extension.layouts();
                 let mut shards = self.shards.each().zip(each).zip(&layouts);
@@ -82,7 +110,7 @@ impl World {
                 grown.map_err(|error| error.to_string())
             }
             Ok(None) => Ok(()),
-            Err(_) if self.devices.borrow().is_excused() => Ok(()),
+            Err(error) if self.is_excused(&error) => Ok(()),
             Err(error) => Err(format!("growth of the flash: {error}")),
         }
     }
@@ -90,6 +118,7 @@ impl World {
     /// Grows the flash before a start, by a draw. Returns `true` if the power is still on.
     pub(crate) fn grow_flash_at_rest(
         &mut self,
+        storage: &mut dyn Storage,
         options: &Options,
         flash: &mut FlashSet,
     ) -> Result<bool, String> {
@@ -98,10 +127,10 @@ impl World {
         }
         let options = Options { flash_pages: self.drawn_flash_pages(), ..options.clone() };
         let each = options.of_shards(self.plan.map()).map_err(|error| error.to_string())?;
-        match self.extend(each[0].slots(), None) {
+        match self.extend(storage, each[0].slots(), None) {
             Ok(Some(extension)) => flash.grow(&extension.layouts()),
             Ok(None) => {}
-            Err(_) if self.devices.borrow().is_excused() => return Ok(false),
+            Err(error) if self.is_excused(&error) => return Ok(false),
             Err(error) => return Err(format!("growth at a start: {error}")),
         }
         Ok(true)
@@ -114,14 +143,14 @@ impl World {
     /// Gives each region that many slots, durably; `None` if the flash has grown too often.
     fn extend(
         &mut self,
+        storage: &mut dyn Storage,
         slots: u32,
         running: Option<(Uuid, u64)>,
     ) -> Result<Option<Extension>, FlashError> {
-        let mut storage = FlashStorage(Rc::clone(&self.devices));
         // So large a growth has blocks of the table of its own.
         let more = if self.below(3) == 0 { 150 + self.below(150) as u32 } else { 0 };
         let slots = slots + if self.plan.page_bytes() == 4096 { more } else { 0 };
-        let mut extension = match Extension::plan(&mut storage, slots..=slots, running) {
+        let mut extension = match Extension::plan(storage, slots..=slots, running) {
             Err(FlashError::CannotGrow) => return Ok(None),
             planned => planned?,
         };
@@ -130,7 +159,9 @@ impl World {
         let starts = extension.used().into_iter().map(|range| range.start);
         let lowest = starts.filter(|start| *start >= 1 << 63).min().unwrap_or(0);
         let before = lowest.wrapping_sub(extension.bytes());
-        let start_bytes = if self.plan.seed.is_multiple_of(2) { behind } else { before };
+        // A device that joins gets all from the first region on.
+        let is_behind = self.plan.seed.is_multiple_of(2) || self.plan.is_mirrored;
+        let start_bytes = if is_behind { behind } else { before };
         match extension.place(std::slice::from_ref(
             &(start_bytes..start_bytes.wrapping_add(extension.bytes())),
         )) {
@@ -138,8 +169,24 @@ impl World {
             placed => drop(placed?),
         }
         self.devices.borrow_mut().use_layouts(&extension.layouts());
-        extension.apply(&mut storage)?;
+        extension.apply(storage)?;
         Ok(Some(extension))
+    }
+
+    /// Return the flash as `serve` changes it beside the shards.
+    fn flash_storage(&self) -> Box<dyn Storage> {
+        match &self.devices.borrow().mirrored {
+            Some(mirrored) => Box::new(mirrored.borrow().storage(&self.devices)),
+            None => Box::new(FlashStorage(Rc::clone(&self.devices))),
+        }
+    }
+
+    /// Return `true` if the devices explain that the flash keeps its size.
+    fn is_excused(&self, error: &FlashError) -> bool {
+        let devices = self.devices.borrow();
+        // A note that cannot be written keeps a device that fails in use.
+        let is_mirrored = devices.mirrored.is_some() && matches!(error, FlashError::Io(_));
+        devices.is_excused() || is_mirrored
     }
 
     /// Have the shards begin to leave slots, by a draw.
@@ -170,12 +217,12 @@ impl World {
             return Ok(());
         }
         let left: Vec<_> = self.shards.each().map(|shard| shard.has_left_slots()).collect();
-        let mut storage = FlashStorage(Rc::clone(&self.devices));
-        let reduced = Reduction::plan(&mut storage, &left, Some(self.owner))
-            .and_then(|reduction| reduction.apply(&mut storage));
+        let mut storage = self.flash_storage();
+        let reduced = Reduction::plan(&mut *storage, &left, Some(self.owner))
+            .and_then(|reduction| reduction.apply(&mut *storage));
         let reduced = match reduced {
             Ok(reduced) => reduced,
-            Err(_) if self.devices.borrow().is_excused() => return Ok(()),
+            Err(error) if self.is_excused(&error) => return Ok(()),
             Err(error) => return Err(format!("room that is given back: {error}")),
         };
         let layouts = reduced.layouts();
@@ -185,7 +232,7 @@ impl World {
                 shard.give_up_slots(layout);
             }
         }
-        SHRUNK.fetch_add(1, Ordering::Relaxed);
+        Changes::of(self).shrunk.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }

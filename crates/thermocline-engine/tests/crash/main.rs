@@ -49,7 +49,7 @@ const SEEDS: u64 = 300;
 /// Number of crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind {
         name: "what_was_durable_survives_every_crash",
         plan: Plan::crashes,
@@ -135,6 +135,12 @@ const KINDS: [Kind; 15] = [
         part: 1,
     },
     Kind {
+        name: "a_mirrored_flash_that_grows_loses_nothing",
+        plan: Plan::mirrored_growth,
+        run: mirror::run,
+        part: 1,
+    },
+    Kind {
         name: "a_start_is_refused_or_serves_the_newest",
         plan: Plan::crashes,
         run: starts::run,
@@ -197,7 +203,7 @@ fn a_backing_store_that_grows_loses_nothing() {
 fn a_flash_that_grows_loses_nothing() {
     run("a_flash_that_grows_loses_nothing");
     let is_one_seed = number("THERMOCLINE_SEED").is_some();
-    let shrunk = growth::SHRUNK.load(Ordering::Relaxed);
+    let shrunk = growth::OF_ONE.shrunk.load(Ordering::Relaxed);
     assert!(is_one_seed || shrunk > 100, "{shrunk}");
 }
 
@@ -232,6 +238,15 @@ fn losing_one_of_two_flash_devices_loses_nothing() {
     let [begun, ended] = mirror::JOINS.each_ref().map(|joins| joins.load(Ordering::Relaxed));
     let is_one_seed = number("THERMOCLINE_SEED").is_some();
     assert!(is_one_seed || (ended > 100 && begun > ended + 100), "{begun}, {ended}");
+}
+
+#[test]
+fn a_mirrored_flash_that_grows_loses_nothing() {
+    run("a_mirrored_flash_that_grows_loses_nothing");
+    let growth::Changes { grown, shrunk } = &growth::OF_TWO;
+    let [grown, shrunk] = [grown, shrunk].map(|changes| changes.load(Ordering::Relaxed));
+    let is_one_seed = number("THERMOCLINE_SEED").is_some();
+    assert!(is_one_seed || (grown > 100 && shrunk > 30), "{grown}, {shrunk}");
 }
 
 #[test]

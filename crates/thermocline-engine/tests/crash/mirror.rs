@@ -14,7 +14,7 @@ use thermocline_engine::driver::mirror::Fan;
 use thermocline_engine::{
     Asked, Begin, Flash, FlashError, FlashSet, FoundMember, Joining, Keeper, Label, Lane, Lanes,
     Left, Member, Mirror, MirrorError, MirrorStorage, Noted, Pairing, Shard, Storage, Uuid,
-    reconcile,
+    content_bytes, reconcile,
 };
 
 use crate::devices::{Devices, Region};
@@ -29,6 +29,9 @@ const REST: u64 = 500;
 
 /// Number of devices: the two of the configuration, and a spare one.
 const UNITS: usize = 3;
+
+/// Bytes of a block.
+const BLOCK: usize = 4096;
 
 /// Copies that were begun, and those that ended with a device in use.
 pub(crate) static JOINS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -173,6 +176,17 @@ impl Mirrored {
         *lanes.find(|(_, other)| **other == unit).expect("it has a lane").0
     }
 
+    /// Return `true` if a device joins, or is about to.
+    pub(crate) const fn is_joined(&self) -> bool {
+        self.copying.is_some() || self.wants_join.is_some()
+    }
+
+    /// Return both members as one device.
+    pub(crate) fn storage(&self, devices: &Rc<RefCell<Devices>>) -> impl Storage + use<> {
+        let lanes = UnitLanes { devices: Rc::clone(devices), labels: Arc::clone(&self.labels) };
+        MirrorStorage::new(lanes, Arc::clone(&self.mirror), 0)
+    }
+
     pub(crate) const fn fails(&self, unit: usize, time: u64) -> bool {
         time < self.fails_until[unit]
     }
@@ -230,8 +244,12 @@ impl World {
         let copying = mirrored.borrow_mut().copying.take();
         let Some(mut copying) = copying else {
             let unit = mirrored.borrow_mut().spare();
+            let mut storage = mirrored.borrow().storage(&self.devices);
             if let Some(unit) = unit {
-                self.begin_join(&mut mirrored.borrow_mut(), unit);
+                match content_bytes(&mut storage) {
+                    Ok(end) => self.begin_join(&mut mirrored.borrow_mut(), unit, end),
+                    Err(_) => mirrored.borrow_mut().wants_join = Some(unit),
+                }
             }
             return;
         };
@@ -260,7 +278,7 @@ impl World {
         }
     }
 
-    fn begin_join(&mut self, mirrored: &mut Mirrored, unit: usize) {
+    fn begin_join(&mut self, mirrored: &mut Mirrored, unit: usize, end: u64) {
         if !self.devices.borrow().is_unit_idle(unit) {
             mirrored.wants_join = Some(unit);
             return;
@@ -285,7 +303,6 @@ impl World {
         assert!(mirrored.mirror.begin_join(lane, replaced), "no other one joins");
         JOINS[0].fetch_add(1, Ordering::Relaxed);
         let piece_bytes = [4096, 16384, 65536][(mirrored.random.bits() % 3) as usize];
-        let end = devices.region_bytes() * shards as u64;
         let joining = Joining::new(&mirrored.mirror, lane, end, piece_bytes);
         mirrored.copying = Some(Copying { joining, lane, unit, has_read: false });
     }
@@ -359,18 +376,22 @@ impl MemberStorage {
     /// of it is there. Between two regions there may be room that neither uses.
     fn parts(&self, offset_bytes: u64, length: usize) -> Vec<(usize, usize, usize, usize)> {
         let devices = self.devices.borrow();
-        let region_bytes = devices.region_bytes() as usize;
-        let (mut at, mut parts) = (0, vec![]);
-        while at < length {
-            let place = offset_bytes as usize + at;
-            let (region, start) = (place / region_bytes, place % region_bytes);
-            let part = (region_bytes - start).min(length - at);
-            let region = self.unit * devices.shards + region;
-            let there = devices.regions[region].disk.now.len().saturating_sub(start).min(part);
-            if there > 0 {
-                parts.push((region, start, at, there));
+        let region_bytes = devices.region_bytes();
+        let first_bytes = devices.layout().flash_bytes();
+        let mut parts = vec![];
+        for at in (0..length).step_by(BLOCK) {
+            let place = offset_bytes + at as u64;
+            let found = (0..devices.shards).find_map(|shard| {
+                let region = self.unit * devices.shards + shard;
+                let offset_bytes = place.wrapping_sub(shard as u64 * region_bytes);
+                let is_first = offset_bytes < first_bytes;
+                let local = devices.regions[region].in_annex(offset_bytes);
+                Some((region, local.or(is_first.then_some(offset_bytes as usize))?))
+            });
+            if let Some((region, start)) = found {
+                let there = devices.regions[region].disk.now.len().saturating_sub(start);
+                parts.push((region, start, at, there.min(BLOCK).min(length - at)));
             }
-            at += part;
         }
         parts
     }
@@ -394,8 +415,7 @@ impl MemberStorage {
 
 impl Storage for MemberStorage {
     fn size_bytes(&mut self) -> io::Result<u64> {
-        let devices = self.devices.borrow();
-        Ok(devices.region_bytes() * devices.shards as u64)
+        Ok(self.devices.borrow().whole_flash_bytes())
     }
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -650,16 +670,29 @@ impl Run {
             0 => Loss::Gone(place),
             1 => {
                 let now = self.world.owner.1;
-                let labels = self.labels.lock().unwrap().each;
+                let (labels, noted) = {
+                    let labels = self.labels.lock().unwrap();
+                    (labels.each, labels.noted)
+                };
                 let other = labels[self.places[1 - place]].generation;
                 // Of two members, one has the newest pages.
                 let copied = self.copies[unit].clone();
-                let copied = copied.filter(|_| other >= labels[unit].generation);
+                // The note may say that this one has them, while the label of the other one was raised for a moment.
+                let is_noted = noted.alone == Some(labels[unit].member);
+                let copied = copied.filter(|_| other >= labels[unit].generation && !is_noted);
                 let Some(copied) = copied.filter(|copied| copied.epoch < now) else {
                     return Loss::Nothing;
                 };
-                let regions = self.regions_of(unit);
-                self.world.devices.borrow_mut().regions.splice(regions, copied.regions);
+                let Copied { regions: mut copied_regions, .. } = copied;
+                let mut devices = self.world.devices.borrow_mut();
+                let mut random = SplitMix64::new(devices.random.bits());
+                let places = unit * devices.shards..(unit + 1) * devices.shards;
+                for (region, now) in copied_regions.iter_mut().zip(&devices.regions[places.clone()])
+                {
+                    region.have_room_of(now, &mut random);
+                }
+                devices.regions.splice(places, copied_regions);
+                drop(devices);
                 self.labels.lock().unwrap().each[unit] = copied.label;
                 self.has_old = true;
                 Loss::Old(place)
@@ -771,6 +804,13 @@ impl Run {
         let mut storage = MirrorStorage::new(lanes, Arc::clone(&mirror), 0);
         let mut flash = FlashSet::read(&mut storage)?;
         Flash::make_durable(&mut storage)?;
+        let options = self.world.plan.options.clone();
+        if self.world.plan.grows_flash {
+            let is_on = self.world.grow_flash_at_rest(&mut storage, &options, &mut flash);
+            if !is_on.map_err(io::Error::other)? {
+                return Err(io::Error::other("the flash keeps its size").into());
+            }
+        }
         let epoch = flash.flashes().iter().map(|flash| flash.superblock().epoch).max();
         let epoch = epoch.map(|newest| newest + 1);
         flash.adapt(&Begin { epoch, ..Begin::default() });

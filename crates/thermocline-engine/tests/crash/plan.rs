@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) grows: bool,
     /// `true` if the flash grows while the engine serves, and when it starts.
     pub(crate) grows_flash: bool,
+    /// `true` if the flash has two devices.
+    pub(crate) is_mirrored: bool,
     /// Blocks of the journal's region.
     pub(crate) journal_blocks: u32,
     /// Shards, and pages of their extents.
@@ -103,6 +105,7 @@ impl Plan {
             ranges,
             grows,
             grows_flash,
+            is_mirrored: false,
             journal_blocks,
             shards,
             extent_pages,
@@ -118,7 +121,14 @@ impl Plan {
 
     /// Plan a flash of two devices, of which one fails now and then.
     pub(crate) fn mirrored(seed: u64) -> Self {
-        Self { crashes: 6, resizes: false, ..Self::crashes(seed) }
+        Self { crashes: 6, resizes: false, is_mirrored: true, ..Self::crashes(seed) }
+    }
+
+    /// Plan a flash of two devices that grows and gives room back, while one of them fails now and then.
+    pub(crate) fn mirrored_growth(seed: u64) -> Self {
+        let mut plan = Self { grows_flash: true, ..Self::mirrored(seed) };
+        plan.begin_small();
+        plan
     }
 
     /// Plan syncs of the backing store that fail, and drop writes; or a server whose connection is
@@ -219,9 +229,13 @@ impl Plan {
     pub(crate) fn grows_flash(seed: u64) -> Self {
         let exchanges = seed % 3 == 2;
         let mut plan = Self { exchanges, grows_flash: true, ..Self::exchanges(seed) };
-        // Little at first, so that most slots are new ones.
-        plan.options.flash_pages = u32::from(plan.shards.get()).max(1 + (seed % 8) as u32);
+        plan.begin_small();
         plan
+    }
+
+    /// Let the flash be small at first, so that most slots are new ones.
+    fn begin_small(&mut self) {
+        self.options.flash_pages = u32::from(self.shards.get()).max(1 + (self.seed % 8) as u32);
     }
 
     /// Return the number of pages that the backing store has and that are used.

@@ -195,7 +195,7 @@ impl World {
             Ok(flash) => flash,
             Err(error) => return Ok(Err(error)),
         };
-        if self.plan.grows_flash && !self.grow_flash_at_rest(options, &mut flash)? {
+        if self.plan.grows_flash && !self.grow_flash_at_rest(&mut storage, options, &mut flash)? {
             return Ok(Err(FlashError::from(std::io::Error::other("the power failed"))));
         }
         // The backing store may have grown when the power failed, and some regions may not know; and a start

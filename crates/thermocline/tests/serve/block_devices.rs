@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use super::{Cache, fails, flush, text};
 
 /// A loop device over a file.
-struct Loop(String);
+pub(super) struct Loop(pub(super) String);
 
 impl Loop {
     /// Create a block device over a file; without the right to create one, report that and return
     /// `None`.
-    fn over(file: &Path) -> Option<Self> {
+    pub(super) fn over(file: &Path) -> Option<Self> {
         let words = ["--find", "--show", "--direct-io=off"];
         let made = Command::new("losetup").args(words).arg(file).stderr(Stdio::null()).output();
         match made {

@@ -1,6 +1,5 @@
 //! Flashes, and shares of one, that get another size while clients are served.
 
-use std::fs::File;
 use std::thread;
 use std::time::Duration;
 
@@ -15,13 +14,13 @@ const MIB: u64 = 1 << 20;
 const CHANGED: &str = "the flash has another size";
 
 /// Return the number of pages of flash that the policies of all shards have.
-fn capacity(engine: &Engine) -> u64 {
+pub(super) fn capacity(engine: &Engine) -> u64 {
     engine.status()["capacity_pages"][1].as_u64().unwrap()
 }
 
 /// Give the flash another size, and wait until the policy has it.
 #[track_caller]
-fn resize(engine: &Engine, cache: &mut Cache, shards: u64, mib: u64) {
+pub(super) fn resize(engine: &Engine, cache: &mut Cache, shards: u64, mib: u64) {
     cache.set("flash.size", format!("{mib}MiB"));
     let before = engine.log().matches(CHANGED).count();
     assert!(engine.reload(cache), "{}", engine.log());
@@ -181,26 +180,6 @@ fn shares_of_volumes_grow_into_what_is_free() {
     }
 }
 
-#[test]
-fn a_flash_that_cannot_grow_keeps_its_size() {
-    let mut cache = Cache::new(11);
-    let mirror = cache.file("mirror.img");
-    File::create(cache.path("mirror.img")).unwrap().set_len(64 * MIB).unwrap();
-    std::fs::remove_file(&mirror).unwrap();
-    cache.set("flash.mirror", mirror);
-    let engine = cache.start();
-    fill(&mut engine.client(), 500, 5);
-    cache.set("flash.size", "8MiB");
-    assert!(engine.reload(&cache));
-    engine.wait_for("the refusal", || {
-        engine.log().contains("a mirrored flash does not grow").then_some(())
-    });
-    assert_eq!(capacity(&engine), 1024);
-    check_pages(&mut engine.client(), 500, 5);
-    engine.stop();
-    cache.refused(&[], &["slots", "needed"]);
-}
-
 /// Return the length of the flash, in MiB.
 fn flash_mib(cache: &Cache) -> u64 {
     std::fs::metadata(cache.path("flash.img")).unwrap().len() / MIB
@@ -208,14 +187,14 @@ fn flash_mib(cache: &Cache) -> u64 {
 
 /// Give the two volumes other shares in one go, and wait until they have them and the room that is given back is free.
 #[track_caller]
-fn share(engine: &Engine, cache: &mut Cache, mib: [u64; 2]) {
+pub(super) fn share(engine: &Engine, cache: &mut Cache, volumes: [&str; 2], mib: [u64; 2]) {
     let mut config: toml::Table = cache.config_text().parse().unwrap();
     for (volume, mib) in config["volume"].as_array_mut().unwrap().iter_mut().zip(mib) {
         volume["flash"]["size"] = toml::Value::String(format!("{mib}MiB"));
     }
     cache.replace(&config.to_string());
     assert!(engine.reload(cache), "{}", engine.log());
-    for (volume, mib) in ["db", "web"].into_iter().zip(mib) {
+    for (volume, mib) in volumes.into_iter().zip(mib) {
         let of = || status_of(engine, volume)["capacity_pages"][1].as_u64().unwrap();
         engine.wait_for("the other share", || (of() / 256 == mib).then_some(()));
     }
@@ -235,7 +214,7 @@ fn room_moves_between_volumes_many_times_and_the_flash_grows_no_more() {
         for round in 0..rounds {
             let [more, less] = [6 - round % 3 / 2, 2 + round % 3 / 2];
             let mib = if round % 2 == 0 { [less, more] } else { [more, less] };
-            share(&engine, &mut cache, mib);
+            share(&engine, &mut cache, ["db", "web"], mib);
             let byte = 10 + u8::try_from(round).unwrap();
             let larger = ["web", "db"][usize::from(mib[0] > mib[1])];
             // Whatever the policies keep, both find what was written last.

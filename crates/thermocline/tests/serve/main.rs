@@ -18,6 +18,7 @@ mod faults;
 mod file_systems;
 mod foreign_clients;
 mod growing_flash;
+mod growing_mirror;
 mod growth;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../../../thermocline-vhost/tests/machine/guest.rs"]

@@ -13,7 +13,7 @@ use super::replacing::{check, models, under_load};
 use super::{Cache, Engine, fails, flush, json, text, thermocline};
 
 /// Return a cache with files for both devices.
-fn mirrored() -> Cache {
+pub(super) fn mirrored() -> Cache {
     let mut cache = Cache::new(11);
     cache
         .set("policy.name", "lru-inclusive")
@@ -23,7 +23,7 @@ fn mirrored() -> Cache {
 }
 
 /// Wait until both devices are in use.
-fn is_mirrored_again(engine: &Engine) {
+pub(super) fn is_mirrored_again(engine: &Engine) {
     engine.wait_for("the end of the copy", || {
         (engine.status()["flash_mirror"]["members"] == 2).then_some(())
     });
@@ -38,7 +38,7 @@ fn is_mirrored_again_of(engine: &Engine, volume: &str) {
 }
 
 /// Return the words of the command that replaces a device by another one.
-fn replace<'a>(config: &'a str, member: &'a str, new: &'a str) -> Vec<&'a str> {
+pub(super) fn replace<'a>(config: &'a str, member: &'a str, new: &'a str) -> Vec<&'a str> {
     vec!["cache", "replace", config, "--member", member, "--flash", new]
 }
 
@@ -51,7 +51,7 @@ fn restarted(cache: &Cache, engine: Engine, models: &mut [Model], words: &[&str]
     engine
 }
 
-fn recover(engine: &Engine, models: &mut [Model]) {
+pub(super) fn recover(engine: &Engine, models: &mut [Model]) {
     for model in models {
         let found = range(&mut engine.client(), model);
         model.recover(&found);
@@ -230,7 +230,7 @@ fn offline_tools_use_both_devices_or_one() {
 }
 
 /// Return a cache of two volumes on two devices.
-fn of_two_volumes() -> Cache {
+pub(super) fn of_two_volumes() -> Cache {
     let mut cache = mirrored();
     cache.replace(
         r#"

@@ -13,6 +13,7 @@ const SECTORS: usize = PAGE / SECTOR;
 type Stamps = [u64; SECTORS];
 
 /// A range of pages that one client alone writes, one request at a time.
+#[derive(Clone)]
 pub(crate) struct Model {
     first_page: usize,
     /// Per page: all that it may hold after a crash, the oldest first, and last what it holds now.

@@ -164,6 +164,11 @@ impl Control {
         self.lock().is_replacing
     }
 
+    /// Return `true` while a device joins a mirrored flash.
+    pub(super) fn is_copying(&self) -> bool {
+        self.lock().members.as_ref().is_some_and(|members| members.is_copying())
+    }
+
     /// Permit another replacement, because the last one has ended.
     pub(super) fn has_ended(&self) {
         self.lock().is_replacing = false;
@@ -286,9 +291,9 @@ impl Control {
 
     /// Begins to copy a mirrored flash to a device that replaces one of its own.
     fn replace_member(&self, order: &ReplaceOrder, member: &Path) -> Result<Waits> {
-        let (members, configs) = {
+        let (members, configs, served) = {
             let shared = self.lock();
-            (shared.members.clone(), shared.configs.clone())
+            (shared.members.clone(), shared.configs.clone(), shared.served.clone())
         };
         let members = members.context(
             "the flash has one device: leave --member out, or set `flash.mirror` to mirror it",
@@ -298,7 +303,11 @@ impl Control {
             check_apart("backing.path", config.backing.path.as_deref(), flash)?;
         }
         let (forces_init, rate_bytes) = (*forces_init, *rate_bytes);
-        members.begin(&JoinOrder { member, flash, forces_init, rate_bytes })
+        members.begin(&JoinOrder { member, flash, forces_init, rate_bytes }, || {
+            let is_changing = served.all().iter().any(|volume| volume.growth.flash.is_busy());
+            ensure!(!is_changing, "the flash is getting another size: try again in a moment");
+            Ok(())
+        })
     }
 
     /// Opens and sets up the new flash while the old one is in use.

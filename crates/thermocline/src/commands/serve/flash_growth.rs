@@ -14,6 +14,9 @@
 //!
 //! A volume that grows waits until others have given their room back: it may need that. What is wanted meanwhile comes
 //! after the change that is under way.
+//!
+//! A mirrored flash changes by the same steps on both devices. No device joins it during a change, and a change waits
+//! while one does.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +48,8 @@ pub(super) struct FlashGrowth {
     has_looked: AtomicBool,
     /// The size that is wanted after the change that is under way.
     next: Mutex<Option<WantedFlash>>,
+    /// `true` while that waits for the copy of a mirrored flash to a device.
+    awaits_copy: AtomicBool,
     /// Per thread: what its shard is to take over.
     news: Vec<Mutex<Option<FlashSize>>>,
 }
@@ -114,6 +119,7 @@ impl FlashGrowth {
             may_give_back,
             has_looked: AtomicBool::new(!may_give_back),
             next: Mutex::default(),
+            awaits_copy: AtomicBool::new(false),
             news: (0..threads).map(|_| Mutex::default()).collect(),
         }
     }
@@ -251,12 +257,10 @@ impl Volume {
         let has_begun = || self.note.as_ref().is_some_and(|note| note.has_begun());
         if !state.has_looked.load(Ordering::SeqCst) && has_begun() {
             state.has_looked.store(true, Ordering::SeqCst);
-            if shard.mirror().is_none() {
-                changes.look(self);
-                let pages = shard.options().flash_pages;
-                if gives_room_back(shard, pages)? {
-                    lock(&state.next).get_or_insert(WantedFlash { pages, share: state.share() });
-                }
+            changes.look(self);
+            let pages = shard.options().flash_pages;
+            if gives_room_back(shard, pages)? {
+                lock(&state.next).get_or_insert(WantedFlash { pages, share: state.share() });
             }
         }
         let may_begin =
@@ -264,6 +268,16 @@ impl Volume {
         let Some(wanted) = lock(&state.next).take_if(may_begin) else { return Ok(()) };
         // Each of the two says that it begins before it looks for the other.
         state.set(Stage::Preparing);
+        if control.is_copying() {
+            // A device that joins gets what the flash had when the copy began, and has room for that.
+            lock(&state.next).get_or_insert(wanted);
+            state.set(Stage::Idle);
+            if !state.awaits_copy.swap(true, Ordering::SeqCst) {
+                info!("the flash gets its other size after the copy for its new device");
+            }
+            return Ok(());
+        }
+        state.awaits_copy.store(false, Ordering::SeqCst);
         let begun = self.try_change(wanted, shard, control, changes);
         begun.inspect_err(|_| state.set(Stage::Idle))
     }
@@ -288,14 +302,9 @@ impl Volume {
             return Ok(());
         }
         if let Some(slots) = shard.slots_for(pages)? {
-            ensure!(
-                shard.mirror().is_none(),
-                "a mirrored flash does not grow while it holds pages: drain it with `thermocline cache drain`, \
-                 and start once with --force-init"
-            );
             return changes.extend(self, slots, wanted);
         }
-        if state.may_give_back && shard.mirror().is_none() {
+        if state.may_give_back {
             state.set(Stage::Leaving(vec![Leave::Pending; state.news.len()], share));
             state.tell(&FlashSize::Leave(pages));
         } else {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{
     Directory, Extension, Flash, FlashError, FlashSet, Options, Plan, Reduced, Reduction, Step,
@@ -74,9 +74,27 @@ pub(super) fn place(
     {
         return all.extend(volume, extension);
     }
-    flash.reserve(extension.flash_bytes())?;
+    make_room(flash, extension.flash_bytes())?;
     let size_bytes = flash.size_bytes()?;
     Ok(extension.place_behind(size_bytes)?)
+}
+
+/// Makes each device of a flash at least this long if it is a file. Of a mirrored flash, the error names the device,
+/// and nothing is changed if a block device is too small.
+fn make_room(flash: &FlashDevice, bytes: u64) -> Result<()> {
+    let FlashDevice::Two(_) = flash else { return Ok(flash.reserve(bytes)?) };
+    let devices = flash.devices()?;
+    for (_, file) in &devices {
+        let found_bytes = file.size_bytes()?;
+        ensure!(
+            file.is_extensible()? || found_bytes >= bytes,
+            "`{}`: it has {found_bytes} bytes for the flash, which needs {bytes} on each of its devices: make it larger",
+            file.name()
+        );
+    }
+    devices.iter().try_for_each(|(_, file)| {
+        file.reserve(bytes).with_context(|| format!("`{}`: no room for the flash", file.name()))
+    })
 }
 
 /// Return ranges that are moved by that many bytes, modulo 2^64.
@@ -98,7 +116,7 @@ impl SharedFlash {
         let taken = match extension.place(&before(&free)) {
             Err(FlashError::NoRoom { .. }) => {
                 // A file becomes longer.
-                file.reserve(directory.end_bytes() + extension.bytes())?;
+                make_room(file, directory.end_bytes() + extension.bytes())?;
                 free = directory.free_for(storage, name, &used)?;
                 extension.place(&before(&free))?
             }

@@ -103,16 +103,27 @@ impl Members {
         Ok(())
     }
 
-    /// Opens a device, and begins to copy what the flash holds to it.
+    /// Return `true` while a device joins.
+    pub(super) fn is_copying(&self) -> bool {
+        self.is_copying.load(Ordering::SeqCst)
+    }
+
+    /// Opens a device, and begins to copy what the flash holds to it, if `may_begin` says nothing against it.
     ///
     /// # Errors
     /// A device that cannot be used, or members of which another one must be replaced first.
-    pub(super) fn begin(self: &Arc<Self>, order: &JoinOrder<'_>) -> Result<Waits> {
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        order: &JoinOrder<'_>,
+        may_begin: impl FnOnce() -> Result<()>,
+    ) -> Result<Waits> {
         ensure!(
             !self.is_copying.swap(true, Ordering::SeqCst),
             "a device of the flash is being copied already: wait for that"
         );
-        let begun = self.open_new(order).and_then(|(new, replaced)| {
+        // A change of the flash's size says that it begins before it looks for a copy.
+        let begun = may_begin().and_then(|()| self.open_new(order));
+        let begun = begun.and_then(|(new, replaced)| {
             self.start(new, replaced, order.rate_bytes.unwrap_or(RATE_BYTES).max(1))
         });
         begun.inspect_err(|_| self.is_copying.store(false, Ordering::SeqCst))

@@ -340,12 +340,9 @@ impl<'a> Store<'a> {
         let mut is_to_grow = false;
         if let (Some(found), Some(begin)) = (&mut flash, plan.begin()) {
             found.adapt(&begin);
-            let may_grow = device.is_some_and(|device| device.mirror().is_none());
             for (options, flash) in self.each.iter().zip(found.flashes()) {
                 match Shard::check_open(options, flash) {
-                    Err(OpenError::Flash(FlashError::TooFewSlots { .. })) if may_grow => {
-                        is_to_grow = true;
-                    }
+                    Err(OpenError::Flash(FlashError::TooFewSlots { .. })) => is_to_grow = true,
                     checked => checked
                         .map_err(|error| remedied(error, region))
                         .with_context(|| self.in_flash())?,

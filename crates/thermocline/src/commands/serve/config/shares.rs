@@ -100,8 +100,8 @@ impl Resource {
         let is_mirrored = config.flash.as_ref().is_some_and(|flash| flash.mirror.is_some());
         ensure!(
             self == Self::Ram || !is_mirrored,
-            "`flash.mirror`: a mirrored flash does not grow while it holds pages, so shares of it cannot move: \
-             give each volume a size in [volume.flash]"
+            "`flash.mirror`: shares of a mirrored flash do not move by themselves: give each volume a size in \
+             [volume.flash]"
         );
         Ok(())
     }
