@@ -1,8 +1,8 @@
 //! Flash tiers on drives with placement handles: what policies of RAM and flash write, what the drive adds to
 //! it by its own copies, with and without placement, and how many days a drive of each preset lasts.
 //!
-//! A policy runs over a trace with an eighth of the trace's pages as flash and a hundredth as RAM. What it
-//! writes to the flash goes to a drive of one plane of 512 reclaim units, which the tier fills, again and
+//! A policy runs over a trace with an eighth of the trace's pages as flash and a hundredth as RAM. Its writes
+//! to the flash go to a drive of one plane of 512 reclaim units, which the tier fills, again and
 //! again until it has been written four times; the second half of the writes counts. Days are the
 //! lifetime of a flash as large as the tier. It has the spare area and the rated erases of the preset, and
 //! takes the writes at the rate of the trace.

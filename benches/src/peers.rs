@@ -55,7 +55,7 @@ const fn alike(policy: &'static str, class: &'static str) -> Peer {
     Peer { is_same: false, ..same(policy, class) }
 }
 
-/// One row each, by policy. What differs is in the modules of the policies.
+/// One row each, by policy. The modules of the policies list the differences.
 const PEERS: &[Peer] = &[
     Peer { given: &[("batch", "65536")], ..alike("3l-cache", "ThreeLCache") },
     same("arc", "ARC"),

@@ -1,7 +1,7 @@
 //! A sweep of many sizes on one thread and on several, in one run.
 //!
 //! Both run the same points of the same trace, in alternation, with the output on disk; the median of
-//! the ratios is printed. What is shared is compiled once in both, and counts: a sweep begins with it.
+//! the ratios is printed. Both compile the shared traces once, which counts: a sweep begins with it.
 
 use std::path::PathBuf;
 

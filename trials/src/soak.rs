@@ -144,7 +144,7 @@ impl Soak {
             self.tally.reloads += 1;
             self.misbehave(number)?;
         }
-        // What was durable survives a kill between two rounds.
+        // Durable writes survive a kill between two rounds.
         if round == 0 {
             self.kill()?;
             self.start()?;
@@ -196,7 +196,7 @@ impl Soak {
         let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
         let state = format!("--aux-path={}", self.folder.display());
         let seed = format!("--randseed={}", self.tally.rounds + 1);
-        // What comes before the first name is for every job.
+        // Options before the first name are for every job.
         let words = [
             // Jobs that are processes of their own would outlive the fio that is killed.
             "--thread",

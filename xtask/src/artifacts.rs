@@ -15,7 +15,7 @@ pub struct Artifact {
     pub manifest_path: PathBuf,
     /// Library, program or test.
     pub target: Target,
-    /// How it was built.
+    /// Profile that it was built with.
     pub profile: Profile,
     /// The files of it.
     pub filenames: Vec<PathBuf>,

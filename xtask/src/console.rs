@@ -117,7 +117,7 @@ impl Session<'_> {
     /// Return all commands as a script, in which each is named before it runs, for the reader of
     /// the output and for who waits.
     fn script(&self, commands: &[Shown]) -> String {
-        // What was started in the background does not outlive the document.
+        // Programs that were started in the background end with the document.
         let mut script = format!(
             "trap 'kill $! 2>/dev/null || :' EXIT
 exec 3>&2 2>&1

@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let tool = |name: &str, arguments: &[&str]| {
         run(root, program(&environment, name), arguments, &[("VIRTUAL_ENV", folder)])
     };
-    // What is installed is compiled where it is imported; most of it never is.
+    // Packages are compiled when they are imported; most of them never are.
     let install =
         ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"];
     tool("python", &[&install[..], &[MATURIN]].concat())?;

@@ -29,8 +29,8 @@ pub(crate) fn write(root: &Path) -> Result<()> {
 }
 
 /// Checks the types of the scripts' sources, that the committed scripts are made from them, and that
-/// reports, `explore` and the page of `serve` of this `thermocline` work in a browser. What needs a program that is missing
-/// says that it is skipped.
+/// reports, `explore` and the page of `serve` of this `thermocline` work in a browser. A step that needs a
+/// missing program says that it is skipped.
 pub(crate) fn check(root: &Path, program: &Path) -> Result<()> {
     if !has_npm() {
         eprintln!("skipped: the scripts of pages; they need npm with Node.js {NODE} or newer");

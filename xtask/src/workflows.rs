@@ -9,7 +9,7 @@ use clap::Parser as _;
 /// The folder of the definitions.
 const FOLDER: &str = ".github/workflows";
 
-/// How a definition runs a task.
+/// Words by which a definition runs a task.
 const TASK: &str = "cargo xtask ";
 
 /// Fails if a definition is not valid, or runs a task that does not exist. The first check skips, and says

@@ -2,7 +2,7 @@
 //!
 //! A *group* is a place (RAM, flash, a slow disk) with the servers that are compared there. Each server is
 //! started once per placement and filled; each round gives every case to each of them in turn, so
-//! that whatever else the machine does meets them all. What is printed is the median of the rounds,
+//! that whatever else the machine does meets them all. The command prints the median of the rounds,
 //! and the median of the ratios to the first server within a round.
 
 mod fio;

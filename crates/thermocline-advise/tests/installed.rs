@@ -432,7 +432,7 @@ proptest! {
             (None, _) => lvmcache::read(&mut runner),
         };
         match found {
-            // What was read can be modelled, or not, in a sentence.
+            // A cache that was read can be modelled, or a sentence says why not.
             Ok(found) => for cache in &found.caches {
                 drop(thermocline_advise::mapping::model(cache, 4096));
             },

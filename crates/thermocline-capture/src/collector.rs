@@ -16,7 +16,7 @@ use super::options::CaptureOptions;
 use super::spool::{Spool, Spooled};
 use crate::error::CaptureError;
 
-/// No process has more memory to read into or to map to. What a damaged line tells beyond that would
+/// No process has more memory to read into or to map to. A length beyond that, in a damaged line, would
 /// only be cut into very many requests.
 const REQUEST_BYTES_MAX: u64 = 1 << 47;
 

@@ -1,7 +1,7 @@
 //! Requests on their way to a recording: in order of time, on disk, in records of one size.
 //!
-//! What is written down at the end of a recording (where a file begins, which class it has) is not
-//! known before, so the requests wait in a file without a name.
+//! The place and the class of a file are known only at the end of a recording, so the requests wait in a file
+//! without a name.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -89,7 +89,7 @@ impl Counts {
     /// of all accesses.
     ///
     /// A few very hot pages in the sample, or left out of it, change how many accesses it has, but hardly
-    /// how many miss. What is missing to all accesses, or beyond them, therefore counts as found and
+    /// how many miss. A difference to the number of all accesses therefore counts as found and
     /// answered in `hottest`, the fastest tier that holds pages.
     #[must_use]
     pub fn of_whole(&self, factor: f64, [reads, writes]: [u64; 2], hottest: Tier) -> Self {

@@ -467,7 +467,7 @@ fn defaults_hold_over_long_runs() {
     for entry in entries.filter(|entry| {
         entry.capabilities.depth != Depth::Tiers && entry.capabilities.future != Future::Accesses
     }) {
-        // What hashes ids finds them in its model too; no algorithm of one tier looks at numbers.
+        // Models hash the same ids as the policies; no algorithm of one tier looks at numbers.
         let numbers = if entry.capabilities.depth == Depth::Ram { &linear } else { &numbers };
         let mut pair = Pair::new(&entry.name, &[], [100, 400], numbers);
         for (number, &access) in accesses.iter().enumerate() {

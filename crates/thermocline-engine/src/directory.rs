@@ -268,7 +268,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Remove a volume. What its region held is lost.
+    /// Remove a volume. The content of its region is lost.
     ///
     /// # Errors
     /// If no volume has the name, or a device fails.
@@ -356,7 +356,7 @@ impl Directory {
         let mut blocks = vec![0; 2 * BLOCK_BYTES];
         storage.read_at(self.region(name)?.start, &mut blocks)?;
         let (first, second) = blocks.split_at(BLOCK_BYTES);
-        // What a later version set up is not torn.
+        // A superblock of a later version is not torn.
         let is_torn = matches!(
             Superblock::decode(first),
             Err(Unreadable::Empty | Unreadable::Foreign | Unreadable::Torn)

@@ -380,7 +380,7 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
                 {
                     let offset_bytes = self.offset_bytes(Device::Backing, window, pages[0]);
                     self.failure = Some((offset_bytes, error));
-                    // What is in flight ends; nothing else is begun.
+                    // Operations in flight end; no other one begins.
                     self.work.has_failed.store(true, Ordering::Relaxed);
                 }
                 done_pages += pages.len() as u64;

@@ -22,8 +22,8 @@ pub struct FrameId(pub u32);
 
 /// The memory of all frames of a shard, shared between the shard and its driver.
 ///
-/// Who may touch a frame is settled by the shard: a frame that is being read from a device belongs
-/// to that operation alone; a frame that is being written to a device is not changed by anybody.
+/// The shard settles who may touch a frame: a frame that is being read from a device belongs to that
+/// operation alone; nobody changes a frame that is being written to a device.
 /// The shard writes into a frame only while nothing else refers to it.
 /// Drivers hold the [`Operation`](crate::Operation)s whose frames devices access, and give each back to
 /// its shard when that is over; nobody else can make one without unsafe code.

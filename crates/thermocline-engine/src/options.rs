@@ -278,7 +278,7 @@ impl Options {
         if serves_nothing || self.ram_pages < shards || is_short(self.flash_pages) {
             return Err(OptionsError::TooManyShards { shards, extent_bytes: map.extent_bytes() });
         }
-        // What may be 0 stays so; what may not stays above.
+        // Rounding up keeps 0 at 0, and every other number above it.
         let part = |number: u32| number.div_ceil(shards);
         let of = |share| Self {
             ram_pages: self.ram_pages / shards,

@@ -269,7 +269,7 @@ impl SideFile {
         if (found_epoch < noted_epoch || is_another_end) && (holds_pages || self.has_dirty) {
             return Err(SideFileError::OldFlash { found_epoch });
         }
-        // What the flash gave up, the note need not know.
+        // The note need not name epochs that the flash gave up.
         let is_harmless = !holds_pages && (superblock.is_given_up || !self.has_dirty);
         if found_epoch > self.begins.unwrap_or(noted_epoch) && !is_harmless {
             return Err(SideFileError::OldBacking { found_epoch, noted_epoch });

@@ -228,7 +228,7 @@ fn a_budget_counts_from_when_it_is_given() {
     for page in 0..60 {
         ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
     }
-    // What was written without a budget is no debt, and an hour's share is there at once.
+    // Writes without a budget leave no debt, and an hour's share is there at once.
     engine.shard_mut().set_flash_write_budget(Some(pages(10)));
     assert!((left(&engine) - 10.0).abs() < 1e-9);
     for page in 60..100 {

@@ -160,7 +160,7 @@ fn only_reads_are_served_before_the_epoch_begins() {
         ask(&mut engine, Request::flush(0), &[]).unwrap().unwrap();
         engine.shard().assert_invariants();
 
-        // What was flushed in the new epoch is there after a kill, and what was there before.
+        // After a kill, pages flushed in the new epoch are there, and those from before it.
         let mut devices = Devices::of(&mut engine);
         let flash = Flash::recover(&mut devices.flash).unwrap();
         assert_eq!(flash.superblock().epoch, former_epoch + 2, "{policy}");

@@ -76,7 +76,7 @@ fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
     assert_eq!((check.intact_pages, check.lost_pages), (19, vec![7]));
 
     let mut recovered = Flash::recover(&mut flash).unwrap();
-    // What is no whole page at the end of the backing store is not cached, and does not matter.
+    // A part of a page at the end of the backing store is not cached, and does not matter.
     disk.file().set_len(u64::from(PAGES) * PAGE as u64 + 512).unwrap();
     let size_bytes = disk.size_bytes().unwrap();
     let of_flash = flash.try_clone().unwrap();
@@ -91,7 +91,7 @@ fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
         let expected = if page < 20 && page != 7 { page as u8 + 1 } else { 0 };
         assert!(bytes == [expected; PAGE], "page {page}");
     }
-    // What was said survives: only the lost page is dirty still.
+    // The result survives: only the lost page is still dirty.
     let mut again = Flash::recover(&mut flash).unwrap();
     assert_eq!((again.contents().held_pages, again.contents().dirty_pages), (20, 1));
     again.forget(&mut flash).unwrap();

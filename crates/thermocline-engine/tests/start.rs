@@ -102,7 +102,7 @@ fn every_note_meets_every_flash() {
         ];
         let decided = flashes.map(|found| word(&found, Intent::Serve));
         assert_eq!(decided, expected, "{name}");
-        // What is given up is no obstacle, but for what another flash has.
+        // A flash that was given up prevents no start, unless another flash has pages.
         for found in flashes {
             let FoundFlash::Cache(contents) = found.flash else { continue };
             let is_elsewhere =

@@ -257,7 +257,7 @@ fn without_flash(world: &mut World, flashes: &mut Vec<Flash>, disks: &mut Vec<Di
             let is_dirty = world.disk.note.is_some_and(|note| note.has_dirty);
             let run = world.run(Intent::Serve, false, steps);
             assert_eq!(run.is_none(), is_dirty);
-            // What the flash has is old now: it is given up by force, or the next start refuses it.
+            // The flash is old now: force gives it up, or the next start refuses it.
             let is_alone = world.disk.note.is_some_and(|note| note.epoch == u64::MAX);
             if is_alone {
                 let steps = world.some_steps();

@@ -3,7 +3,7 @@
 //! goes while they work.
 //!
 //! Operations are done when they are asked for, but for syncs of the flash, which the volumes share as
-//! `JointDriver` performs them. What was not synced when the power is cut is there, torn or gone.
+//! `JointDriver` performs them. Writes that were not synced when the power is cut are there, torn or gone.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 #![expect(unsafe_code, reason = "the devices fill frames that the shard owns")]
@@ -927,7 +927,7 @@ fn a_sync_of_the_flash_that_fails_promises_nothing_to_any_volume() {
             }
         }
         assert!(world.volumes.iter().all(|volume| !volume.shard.has_flash()), "seed {seed}");
-        // What only the flash has goes home; then the backing stores alone have everything flushed.
+        // Pages that only the flash has go to the backing stores, which then have everything that was flushed.
         for number in 0..2 {
             while !world.volumes[number].submit(world.next_tag, RequestKind::Flush, 0) {
                 world.turn(false);

@@ -179,7 +179,7 @@ impl CompiledCache {
         }
     }
 
-    /// Return the compiled traces of the folder. What killed processes left is removed.
+    /// Return the compiled traces of the folder. Remains of killed processes are removed.
     fn kept(&self) -> Result<Vec<Kept>, LabError> {
         let failed = |error: io::Error| LabError::file(&self.folder, error);
         let mut kept = vec![];
@@ -277,7 +277,7 @@ mod tests {
         });
         assert_eq!(compiled.into_inner(), 1);
         assert_eq!(files(&cache).len(), 1);
-        // How a trace is read is part of what it is.
+        // Other options of reading make another trace.
         let other = TraceSource { page_size: Some("8KiB".parse().unwrap()), ..one.0.clone() };
         let (trace, is_new) = open(&cache, &(other, one.1, 0));
         assert!(is_new && trace.page_size_bytes() == 8192);

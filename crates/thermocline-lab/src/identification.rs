@@ -160,7 +160,7 @@ impl Candidate {
         entry: &'static IdentifierEntry,
         values: Values,
     ) -> Result<Self, LabError> {
-        // What cannot be built is refused before a trace is read.
+        // Values that cannot be built are refused before a trace is read.
         entry.build(1, &values)?;
         Ok(Self { label: label.into(), entry, values })
     }

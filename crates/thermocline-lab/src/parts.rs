@@ -71,7 +71,7 @@ impl Drop for Parts {
             entry.is_ok_and(|entry| entry.file_name() == LOCK)
         };
         if fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.all(is_lock)) {
-            // What cannot be removed harms nobody: the next run takes it over.
+            // A lock that cannot be removed harms nobody: the next run takes it over.
             drop(fs::remove_file(self.folder.join(LOCK)));
             drop(lock);
             drop(fs::remove_dir(&self.folder));

@@ -1,7 +1,7 @@
 //! A replay that goes on while another thread still reads and compiles the trace.
 //!
-//! The policy is built before it is known how many pages there are, for as many as there can be. What
-//! depends on that number, on where pages lie on disk, on accesses to come or on the length of the trace
+//! The policy is built before it is known how many pages there are, for as many as there can be. Everything
+//! that depends on that number, on where pages lie on disk, on accesses to come or on the length of the trace
 //! has to wait for the compiled trace.
 
 use std::sync::mpsc::{self, Receiver};

@@ -247,7 +247,7 @@ fn points_that_are_run_elsewhere_give_the_same_bytes() {
         assert_eq!(run_elsewhere(&corpus, &request, &elsewhere, usize::MAX), Some(here));
         let expected = bytes(&corpus.path(&name));
         assert!(bytes(&elsewhere) == expected, "{name}");
-        // What was kept is not run again, here or elsewhere.
+        // Kept results are not run again, here or elsewhere.
         let resumed = corpus.path("elsewhere").join("resumed");
         assert_eq!(run_elsewhere(&corpus, &request, &resumed, 2), None);
         let outcome = run_elsewhere(&corpus, &request, &resumed, usize::MAX).unwrap();

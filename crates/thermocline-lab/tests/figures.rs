@@ -92,7 +92,7 @@ fn columns_have_one_figure_each() {
     let count = columns.len();
     columns.dedup();
     assert_eq!(columns.len(), count);
-    // What adds up the sizes of tiers takes these for sizes.
+    // Programs that add up the sizes of tiers would take these for sizes.
     assert!(columns.iter().all(|column| !column.ends_with("_pages")), "{columns:?}");
 }
 

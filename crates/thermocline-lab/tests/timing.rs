@@ -339,7 +339,7 @@ fn handles_of_a_flash_tier_are_chosen_in_each_way() {
     let class = placed("face-gsc", 4, Some(Streams::Class));
     let error = run_error(&trace, &class);
     assert!(error.contains("`volume`"), "{error}");
-    // What decides by the time cannot be foreseen.
+    // The decisions of a policy that looks at the time cannot be foreseen.
     let clocked = placed("dm-writecache", 4, Some(Streams::Oracle));
     let error = run_error(&trace, &clocked);
     assert!(error.contains("`dm-writecache` decides by the time"), "{error}");

@@ -258,7 +258,7 @@ impl<S: Service> Service for Doored<S> {
     }
 
     fn may_sleep(&mut self) -> bool {
-        // What waits at a door while much is in flight is taken after the next answer.
+        // While much is in flight, requests wait at their doors until the next answer.
         let is_quiet =
             self.is_full() || self.doors.iter_mut().fold(true, |one, door| one & door.may_sleep());
         self.inner.may_sleep() & is_quiet

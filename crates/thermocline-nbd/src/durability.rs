@@ -1,7 +1,7 @@
 //! Keeps track of answered writes that no flush covered.
 //!
 //! Users of a door may go on when their server is killed, and take what was answered for kept until a flush
-//! says otherwise. What the server had in memory only is gone then, and the next server's flush would vouch
+//! says otherwise. The content that the server had in memory only is gone then, and the next server's flush would vouch
 //! for it. So each server notes, where the next one finds it, that there are such writes; a server that finds
 //! the note of another one fails the first flush.
 

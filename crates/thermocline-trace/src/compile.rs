@@ -1,7 +1,7 @@
 //! Turning requests into page accesses with dense page ids.
 //!
-//! One pass in bounded steps: a few batches of requests, groups of page keys, ids. What is held is the
-//! columns of the compiled trace and one table slot per distinct page, never the file.
+//! One pass in bounded steps: a few batches of requests, groups of page keys, ids. It holds the columns
+//! of the compiled trace and one table slot per distinct page, never the file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

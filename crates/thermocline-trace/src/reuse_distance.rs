@@ -61,7 +61,7 @@ pub struct ReuseDistance {
     touches: u32,
 }
 
-/// A set of touches that knows how many there are after any of them. What is added is always behind all
+/// A set of touches that knows how many there are after any of them. New touches are always behind all
 /// others.
 #[derive(Debug)]
 struct Marks {

@@ -1,7 +1,7 @@
 //! A sample of a trace that is taken while its file is read, without compiling it.
 //!
 //! Threads read blocks of the file, twice where the sample is [even](Choice::Even): first they count the
-//! accesses of all pages in cells, then they keep those to the chosen ones. What is held is the sample,
+//! accesses of all pages in cells, then they keep those to the chosen ones. They hold the sample,
 //! a table of cells for each thread, and a bit for each page up to the greatest page number. The sample is
 //! the one that the compiled trace gives, whatever the number of threads.
 
@@ -180,7 +180,7 @@ impl<'a> File<'a> {
         page_size: PageSize,
         is_read_twice: bool,
     ) -> Option<Self> {
-        // What is no file cannot be opened again, and may not even be opened once more.
+        // Only a file can be opened again; opening a pipe would even take its content.
         let size_bytes = path.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
         let reader = Reader::open(path, options).ok()?;
         let record_bytes =

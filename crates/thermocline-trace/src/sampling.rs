@@ -430,7 +430,7 @@ mod tests {
     fn an_even_sample_has_its_share_of_any_successive_numbers() {
         for rate in [0.9, 0.5, 1.0 / 3.0, 0.1, 0.01, 1.0 / 1024.0] {
             let sampling = Sampling::new(rate, Choice::Even, 3).unwrap();
-            // How far the count is ahead of the share after each number.
+            // After each number: the lead of the count over the share.
             let (mut taken, mut ahead) = (0_u32, vec![0.0_f64]);
             for page in 0..30_000_u32 {
                 taken += u32::from(sampling.takes(page.into()));

@@ -402,7 +402,7 @@ impl Ublk {
             }
             wake();
             self.leave(outcome.is_ok());
-            // Who waits for it may have given up.
+            // The receiver may have given up.
             drop(sender.send(outcome));
         };
         std::thread::Builder::new().name("ublk".into()).spawn(work)?;

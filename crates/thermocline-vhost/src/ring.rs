@@ -225,7 +225,7 @@ impl Ring {
     /// Takes bytes that a read found.
     pub(crate) fn give(&self, number: u32, start_bytes: u32, bytes: &[u8]) {
         let taken = &self.taken[number as usize];
-        // What the guest has no memory for is lost, and the guest's own doing.
+        // Bytes for which the guest has no memory are lost; that is the guest's own fault.
         let is_there = chain::write(&taken.memory, &taken.writable, start_bytes.into(), bytes);
         if !is_there {
             tracing::debug!(head = taken.head, "a guest's read names memory that does not exist");

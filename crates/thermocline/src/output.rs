@@ -255,7 +255,7 @@ mod tests {
             assert!(text.contains("lru-exclusive") && text.contains("1234567.2 *"), "{text}");
             assert_eq!(text.contains("96,131,000 *"), is_whole, "{columns}: {shown:#?}");
             assert_eq!(text.contains("--json: "), !is_whole, "{columns}: {shown:#?}");
-            // What is left out is named.
+            // The text names the columns that are left out.
             assert!(text.contains("Disk") && text.contains("reads"), "{text}");
         }
         assert_eq!(lines(&header, &rows, Some(200)), complete);

@@ -109,7 +109,7 @@ fn part_of_saved(trace: CompiledTrace, reading: &Reading) -> Result<CompiledTrac
 
 /// Refuses a trace that cannot be opened, before it is read.
 ///
-/// What the standard input has is not looked at: it comes once.
+/// The standard input is not checked: it can be read only once.
 pub(crate) fn check(path: &Path, reading: &Reading) -> Result<()> {
     if path == Path::new(STANDARD_INPUT) || open_saved(path, reading)?.is_some() {
         return Ok(());
@@ -183,7 +183,7 @@ pub(crate) fn open_running(
     configuration: &Configuration,
     options: RunOptions,
 ) -> Result<Option<(CompiledTrace, Result<Summary, LabError>)>> {
-    // What is no file cannot be opened once more, if it has to be.
+    // Only a file can be opened again.
     let is_whole = reading.part == PartOfTrace::default();
     if !is_whole || !path.is_file() || CompiledTrace::is_saved(path) {
         return Ok(None);

@@ -159,8 +159,8 @@ fn kernel_figures(
             let writes = value(Counted::WriteHits);
             [hits, writes, moved[0], moved[1], dirty, written, read_slow, written_slow]
         }
-        // Writes are not counted, and requests that go past the cache are counted apart. What is dirty goes
-        // on being written back until it can be read. The model has no journal and no tree.
+        // Writes are not counted, and requests that go past the cache are counted apart. Dirty pages are
+        // written back until it can be read. The model has no journal and no tree.
         Cache::Bcache { .. } => {
             let metadata = value(Counted::MetadataWrites).unwrap_or_default() / PAGE_BYTES;
             let data = written.map(|pages| pages.saturating_sub(metadata));

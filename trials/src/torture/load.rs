@@ -167,7 +167,7 @@ impl Load {
     pub(crate) fn abandon(self) {
         self.is_over.store(true, Ordering::Release);
         for client in self.clients {
-            // That the connection is lost is expected.
+            // The loss of the connection is expected.
             drop(client.join());
         }
     }

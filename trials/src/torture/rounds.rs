@@ -297,7 +297,7 @@ impl Torture {
         self.rotten.clear();
     }
 
-    /// Reads everything after a start. What is read stays; what cannot be read must be lost.
+    /// Reads everything after a start. Pages that are read stay; pages that cannot be read must be lost.
     fn settle(&mut self, server: &Server) -> Result<()> {
         let image = sweep(server.socket(), SECTORS).context("the full read after the start")?;
         let is_whole = unread(&image).next().is_none();

@@ -58,7 +58,7 @@ fn block(help: &str) -> String {
 }
 
 /// Return the commands that a help lists, but for `help`: under headings, each in a line of two
-/// blanks and its name, and further lines that are indented more. What else is listed like that has
+/// blanks and its name, and further lines that are indented more. Other items in that list have
 /// no plain name.
 fn listed(help: &str) -> Vec<Listed> {
     let mut commands: Vec<Listed> = vec![];

@@ -2,10 +2,10 @@
 //!
 //! A module imports another one if a path in it leads there, behind `use` or elsewhere; a name that was
 //! imported itself counts for the module that it comes from. A module that has modules below it is a
-//! folder together with those of them that have none. What only tests have does not count, nor does a
+//! folder together with those of them that have none. Parts that only tests have do not count, nor does a
 //! module that passes on names of its own parts.
 //!
-//! Sources are read as tokens: what is written for a macro counts, what a macro makes of it does not. Where
+//! Sources are read as tokens: the arguments of a macro count, its output does not. Where
 //! all names of a module are imported at once, they count for that module.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,7 +1,7 @@
 //! The caches that a machine has, as their own programs and the kernel describe them.
 //!
 //! Each kind has a module with a function `read`, which takes a [`Runner`] for the programs it asks or
-//! the root of the file system it looks into. What is not understood is an error with its place; a
+//! the root of the file system it looks into. Text that is not understood is an error with its place; a
 //! setting that no model knows is kept by name in [`InstalledCache::other_settings`].
 
 pub mod bcache;

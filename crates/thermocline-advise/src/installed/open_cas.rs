@@ -123,7 +123,7 @@ fn read_cache(
             ));
         }
     }
-    // What a core has when it is added.
+    // The defaults of a core that is added.
     let (sequential_policy, sequential_cutoff_bytes) =
         sequential.unwrap_or((SequentialPolicy::Full, 1 << 20));
     let settings = OpenCas {

@@ -28,7 +28,7 @@ pub(super) struct Births {
 }
 
 impl Births {
-    /// Looks at a line in the first pass. What is malformed is for the second pass to tell.
+    /// Looks at a line in the first pass. The second pass reports malformed lines.
     pub(super) fn look(&mut self, number: u64, line: &[u8]) {
         let Ok(line) = Line::parse(line) else { return };
         match line.event {

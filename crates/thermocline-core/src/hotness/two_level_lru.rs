@@ -1,7 +1,7 @@
 //! Two-level LRU: hot is a page in the upper of two LRU lists, which a second write enters.
 //!
 //! A page first joins the candidate list; written again while it is there, it moves to the hot list.
-//! What the hot list has no room for returns to the candidates.
+//! Pages that leave the full hot list return to the candidates.
 //!
 //! * Source: Chang and Kuo, *An Adaptive Striping Architecture for Flash Memory Storage Systems of
 //!   Embedded Systems*, RTAS 2002, as described by Park and Du, MSST 2011, section II-C.

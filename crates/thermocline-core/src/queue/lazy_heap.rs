@@ -1,7 +1,7 @@
 //! A heap that need not be told when a key grows or a member leaves.
 //!
-//! Keys live with the user of the heap; the heap has a key for each member that is not greater. What
-//! surfaces is compared with the truth: a key that has grown is put where it belongs, and what is no
+//! Keys live with the user of the heap; the heap has a key for each member that is not greater. The
+//! top is compared with the truth: a key that has grown is put where it belongs, and a page that is not a
 //! member is dropped. So a change costs nothing until it matters, and no index of places must follow
 //! the heap's exchanges.
 //!

@@ -23,7 +23,7 @@ pub struct CacheLine;
 /// The link of an id that is a member of no list.
 const ABSENT: u32 = u32::MAX;
 
-/// Lists over the ids from 0 to `ids - 1`, front to back. What an id has is aligned like an `A`.
+/// Lists over the ids from 0 to `ids - 1`, front to back. The state of an id is aligned like an `A`.
 #[derive(Clone, Debug)]
 pub struct Lists<T = (), A = ()> {
     /// Per id, then per list: its links, and the value of an id.

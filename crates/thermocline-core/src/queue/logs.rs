@@ -284,7 +284,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         let target = (offset(ring.oldest) + LOOK_AHEAD_ENTRIES) % size;
         let from = offset(ring.looked_at);
         let behind = if from <= target { target - from } else { target + size - from };
-        // What was looked at may have been passed, or lie further ahead where a page came before.
+        // Entries that were looked at may have been passed, or lie further ahead where a page came before.
         let behind = behind.min(LOOK_AHEAD_ENTRIES);
         for back in (1..=behind).rev() {
             let offset = if back <= target { target - back } else { target + size - back };

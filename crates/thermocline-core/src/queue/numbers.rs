@@ -89,8 +89,8 @@ impl Numbers {
     }
 
     /// Return the number of a page, which gets one if it has none: one of which `is_tracked` says
-    /// that the policy does not track its page. What the tables hold there must be what they hold
-    /// for a new page.
+    /// that the policy does not track its page. The tables must hold there the state of
+    /// a new page.
     ///
     /// # Panics
     /// If the policy tracks more pages than it was made for.

@@ -169,7 +169,7 @@ impl ArcL2arc {
             for page in pages.into_iter().take(depth) {
                 let version = self.memory[&page];
                 let is_clean = version == self.versions.on_disk(page);
-                // What this feed has overwritten is no longer on flash.
+                // A page that this feed has overwritten is no longer on flash.
                 if left > 0 && is_clean && self.on_flash(page).is_none() {
                     let hole = self.slots.iter().position(Option::is_none);
                     self.slots.remove(hole.filter(|_| reuse_holes).unwrap_or(0));

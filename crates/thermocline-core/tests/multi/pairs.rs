@@ -44,7 +44,7 @@ fn check_every(
         let story = || format!("access {number} of {:?}: {}", &accesses[..number], model.state());
         assert_eq!(driven.access(access), expected, "{}", story());
         let [ours, expected] = [driven.moves - moves[0], model.moves() - moves[1]];
-        // What a write renews on its way is no move of the specifications.
+        // The specifications do not count copies that a write renews on its way.
         assert!(ours == expected || access.op == Op::Write, "{ours} moves: {}", story());
         if number % period != 0 && number < accesses.len() {
             continue;

@@ -113,7 +113,7 @@ pub enum Scheduling {
 
 impl HddConfig {
     /// Create a disk from TOML: the fields of [`HddConfig`] by name, the zones as `[[zones]]` at
-    /// the end. What stands without a default there must be given.
+    /// the end. Keys without a default there must be given.
     ///
     /// ```
     /// let disk = thermocline_device::hdd::HddConfig::from_toml(

@@ -178,7 +178,7 @@ impl Mechanism {
     /// next, and have the read-ahead continue accordingly.
     pub(crate) fn promise(&mut self, wanted: Extent) -> Option<u64> {
         let State::ReadingAhead(ahead) = &mut self.state else { return None };
-        // What lies more than a segment behind the end is overwritten when the end is reached.
+        // Sectors more than a segment behind the end are overwritten when the end is reached.
         let kept = ahead.extent.start.max(ahead.extent.end.saturating_sub(self.segment_sectors));
         if wanted.start < kept || wanted.start > ahead.extent.end {
             return None;

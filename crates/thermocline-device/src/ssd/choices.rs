@@ -29,7 +29,7 @@ pub enum WriteCompletes {
     Buffer,
 }
 
-/// How addresses are mapped to flash pages.
+/// Mapping of addresses to flash pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {

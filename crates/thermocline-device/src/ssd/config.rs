@@ -235,8 +235,8 @@ impl SsdConfig {
             let permitted = format!("at most {} with this geometry", sized.logical_pages());
             return Err(bad("logical_pages", logical_pages, permitted));
         }
-        // What does not suit with some blocks does not suit with fewer, but for rounding the bad
-        // ones; the search ends at a drive that suits in any case.
+        // A drive that does not suit with some blocks does not suit with fewer, apart from the rounding of bad
+        // blocks; the search ends at a drive that suits in any case.
         let (mut least, mut enough) = (1, most);
         while least < enough {
             let middle = least + (enough - least) / 2;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::check::within;
 use super::error::SsdError;
 
-/// Figures from a data sheet. What it does not state is `None`.
+/// Figures from a data sheet. Figures that it does not state are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Datasheet {

@@ -1,8 +1,8 @@
 //! A cache of cells with one bit: writes go there first, and are folded into the other cells later.
 //!
 //! Some blocks of every plane hold one bit per cell, which are programmed faster. They are a ring: writes
-//! fill one physical page of a plane after the other, and the oldest pages leave. What leaves and is still
-//! valid is folded: read, and written to the other blocks as any write. Pages are folded when the ring has
+//! fill one physical page of a plane after the other, and the oldest pages leave. A page that leaves and is
+//! still valid is folded: read, and written to the other blocks as any write. Pages are folded when the ring has
 //! less than a block of every plane left, or, if the drive does so, when it has had nothing to do for a while.
 //!
 //! * Source: Lee et al., *`FlexFS`: A Flexible Flash File System for MLC NAND Flash Memory*, USENIX ATC '09,

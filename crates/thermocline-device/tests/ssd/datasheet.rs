@@ -12,7 +12,7 @@ const TOLERANCE: f64 = 0.15;
 /// Bytes of a sequential request.
 const SEQUENTIAL_BYTES: u32 = 128 << 10;
 
-/// Return the same drive with fewer and smaller blocks, so that it is soon filled. What is spare
+/// Return the same drive with fewer and smaller blocks, so that it is soon filled. The spare area
 /// beyond the blocks that every plane keeps empty stays the same share, and so does the write
 /// amplification.
 fn small(config: &SsdConfig) -> SsdConfig {
@@ -54,7 +54,7 @@ fn drive_page_bytes(drive: &Ssd) -> u32 {
 
 /// Keeps requests outstanding from now on; for how long, in nanoseconds.
 fn timed(drive: &mut Ssd, depth: usize, requests: impl Iterator<Item = DeviceRequest>) -> f64 {
-    // What earlier requests left to do is done first.
+    // The remaining work of earlier requests is done first.
     let mut completed = vec![];
     while let Some(at) = drive.next_event() {
         drive.advance(at, &mut completed).unwrap();

@@ -352,12 +352,12 @@ fn a_volume_gets_free_room_wherever_that_is() {
     assert_eq!(take(&mut directory, &mut device, 12 * MIB..15 * MIB), [(15, 5)]);
     assert_eq!(extents(&mut device, "a"), [(4, 4), (10, 5)]);
     directory.remove(&mut device, "gone").unwrap();
-    // What lies directly before the region is an extent of its own: the first one begins with the region.
+    // Chunks directly before the region are an extent of their own: the first one begins with the region.
     assert_eq!(take(&mut directory, &mut device, MIB..4 * MIB), [(15, 5)]);
     assert_eq!(extents(&mut device, "a"), [(4, 4), (1, 3), (10, 5)]);
     assert_eq!(directory.region("a").unwrap(), region);
     assert_eq!(directory.end_bytes(), 15 * MIB);
-    // What a power cut left to the volume alone is its own first.
+    // A volume first uses the chunks that a power cut left to it alone.
     directory.take(&mut device, "b", std::slice::from_ref(&(17 * MIB..19 * MIB))).unwrap();
     let own = [directory.region("b").unwrap()];
     let free = directory.free_for(&mut device, "b", &own).unwrap();

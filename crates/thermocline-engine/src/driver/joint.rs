@@ -78,7 +78,7 @@ impl JointSyncs {
         let syncs = self.clone();
         let mut state = self.0.lock();
         let number = state.syncs.join();
-        // What the one before was not told is nobody's.
+        // Results that the former owner of the number did not take are dropped.
         let results = Results { waiting: VecDeque::new(), wake: Arc::clone(&wake) };
         match state.results.get_mut(number) {
             Some(former) => *former = results,

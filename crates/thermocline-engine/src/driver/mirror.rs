@@ -1,8 +1,9 @@
 //! A driver of a mirrored flash: what concerns both members goes to both, and is done when both have done it.
 //!
-//! What a member fails while the other one does not is the shard's to try again. When it does not, the member
-//! has failed, and the operation is done once that is durable ([`Mirror::fail`]). A device that joins gets all
-//! writes, too; it is not waited for if it fails, because nothing relies on it yet.
+//! If one member fails an operation and the other one does not, the shard decides whether to try again. If it
+//! does not, the member has failed, and the operation is done once that is durable ([`Mirror::fail`]). A
+//! device that joins gets all writes, too; it is not waited for if it fails, because nothing relies on it
+//! yet.
 
 use std::collections::BTreeMap;
 use std::fmt;

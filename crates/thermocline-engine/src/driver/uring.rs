@@ -426,7 +426,7 @@ impl Drop for UringDriver {
     fn drop(&mut self) {
         let mut done = vec![];
         self.waiting.clear();
-        // What stands in the submission queue goes with the ring: the kernel never took it.
+        // Entries of the submission queue vanish with the ring: the kernel never took them.
         while !self.in_flight.is_empty() {
             let is_refused = !self.enter(1);
             self.reap(&mut done);

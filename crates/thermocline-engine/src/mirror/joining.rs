@@ -139,7 +139,7 @@ impl Joining {
         if self.left() != Left::Nothing {
             return Ok(false);
         }
-        // What was copied is durable before a label says that it is there.
+        // The copy is durable before a label says that it is there.
         target.sync()?;
         Ok(self.mirror.admit(self.lane).map_err(|error| error.0)?)
     }

@@ -81,7 +81,7 @@ impl Entries {
     fn watch(&mut self, range: Option<Range<u64>>) {
         self.watched = range;
         self.touched.clear();
-        // What began before may reach the old device after it was read.
+        // Writes that began before may reach the old device after it was read.
         let under_way = std::mem::take(&mut self.under_way);
         for write in &under_way {
             self.touch(&write.range);

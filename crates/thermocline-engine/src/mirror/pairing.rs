@@ -380,7 +380,7 @@ impl Pairing {
         let older = labels[1 - place];
         let generation = label.generation;
         if older.generation == generation && one.is_alone && other.is_alone {
-            // What the note does not say was never acknowledged.
+            // Nothing was acknowledged before the note said so.
             return match asked.noted {
                 Some(_) => Ok(Self::Both { labels }),
                 None => Err(MirrorError::BothAlone { generation }),

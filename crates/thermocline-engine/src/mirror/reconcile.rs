@@ -1,6 +1,6 @@
 //! Two members of one generation made alike, after a power failure or a kill.
 //!
-//! What was acknowledged is on both. Beyond that, one may have what the other lacks: slots and journal blocks
+//! Both have all that was acknowledged. Beyond that, one may have what the other lacks: slots and journal blocks
 //! of the last commits, table blocks of a checkpoint under way, the superblocks of a start or an end. Each
 //! member gets what the other one has, in an order in which each of them alone is a flash that recovery reads,
 //! at any time:

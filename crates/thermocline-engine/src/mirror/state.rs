@@ -45,8 +45,8 @@ pub trait Keeper: Send {
     /// If the device fails.
     fn label_both(&mut self, member: Member, generation: u64) -> io::Result<()>;
 
-    /// Writes to every note that both members are in use in that generation. What a note said before stays true
-    /// if one cannot be written.
+    /// Writes to every note that both members are in use in that generation. The former content of a note stays true
+    /// if it cannot be written.
     fn note_both(&mut self, generation: u64);
 }
 

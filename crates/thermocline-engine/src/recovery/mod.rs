@@ -61,7 +61,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// Makes a device a flash of a new cache. What was on it is lost.
+    /// Makes a device a flash of a new cache. Its content is lost.
     ///
     /// # Errors
     /// If a device is too small or fails.
@@ -296,7 +296,7 @@ impl Flash {
 }
 
 /// Return the newest superblock, its place, and how many copies are damaged, in the region of that
-/// shard. What a device put there of another region is damage.
+/// shard. Content of another region that a device put there is damage.
 pub(crate) fn read_superblock(
     storage: &mut dyn Storage,
     index: u16,
@@ -370,7 +370,7 @@ pub(crate) fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
             at += length as u64;
         }
     }
-    // What ends within a block was never made for a cache.
+    // A file that ends within a block was never made for a cache.
     Ok(whole_blocks == size_bytes)
 }
 

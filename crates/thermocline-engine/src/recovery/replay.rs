@@ -134,7 +134,7 @@ impl Flash {
     fn replay_record(&mut self, record: &Record, is_verified: bool, pages: &mut Pages) {
         let slot = record.slot;
         let is_there = record.kind != RecordKind::Free && is_verified;
-        // What the slot held before is gone, whosever it was.
+        // The former content of the slot is gone, whatever page it was of.
         if let Some(held) = self.row(slot)
             && pages.get(&held.page) == Some(&slot)
         {
@@ -153,9 +153,9 @@ impl Flash {
             self.set_row(slot, Some(row));
             pages.insert(record.page, slot);
         }
-        // That the disk has a version, or the slot a newer one, ends all older slots of the page; and a
-        // page has one slot. A version that is given up is so in the slot that it moved from, too.
-        // A dirty record without its slot says nothing: the version before it is in force.
+        // If the disk has a version, or the slot has a newer one, all older slots of the page end: a page has
+        // one slot. A version that is given up ends in the slot that it moved from, too. A dirty record without
+        // its slot changes nothing: the version before it is in force.
         let ends_older = is_there || record.kind != RecordKind::Dirty;
         let ends_same = is_there || record.kind == RecordKind::Free;
         if let Some(other) = other.filter(|&other| other != slot)
@@ -187,8 +187,8 @@ impl Flash {
                     let is_right = |bytes: &[u8]| {
                         checksum(record.page, record.version, bytes) == record.checksum
                     };
-                    // What cannot be read may well be there: the page is lost then, and not an older one
-                    // served.
+                    // A slot that cannot be read may well have the page: then the page is lost, and no older
+                    // version is served.
                     result.is_err()
                         || is_right(bytes)
                         || storage
@@ -274,9 +274,9 @@ impl Journal {
             journal.blocks.push((next, records));
             next += 1;
         }
-        // What follows a gap was written later than what is missing, and never acknowledged; unless a
-        // later block says that what is missing was durable.
-        // And what cannot be read where the next block would lie may be that block.
+        // Blocks after a gap were written later than the missing one, and nothing in them was acknowledged,
+        // unless a later block says that the missing one was durable. A block that cannot be read may be the
+        // next one.
         let may_follow = journal_places(superblock, next).iter().all(|at| unreadable.contains(at));
         if next < journal.uncertain || may_follow {
             return Err(FlashError::MetadataLost { part: "journal", block: next });

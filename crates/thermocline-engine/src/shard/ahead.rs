@@ -1,6 +1,6 @@
 //! Looks ahead within a request, so that memory is on its way when a page is served.
 //!
-//! What a shard knows of a page lies in four places that lead to one another: the bucket of an index, the
+//! A shard has the state of a page in four places that lead to one another: the bucket of an index, the
 //! entry, the frame's bookkeeping, the frame. Each is a miss of the processor's cache once the cache of
 //! pages is larger than that. In a request of many pages, the misses of several pages overlap.
 

@@ -204,8 +204,8 @@ impl Shard {
         let allowed = (rate * (elapsed_ns.min(1_000_000_000) as f64) / 1e9).ceil();
         let excess = f64::from(dirty) - target;
         let waiting = self.write_backs.waiting_pages() as f64;
-        // A slot is clean when the disk was synced, and nobody else may ask for that. What a sync under way
-        // covers wants no other.
+        // A slot is clean when the disk was synced, and nobody else may ask for that. Slots that a sync under way
+        // covers need no other one.
         if !self.disk_syncs.unsynced().is_empty() && !self.write_backs.is_busy() {
             self.disk_syncs.want_if_rested(self.now);
         }

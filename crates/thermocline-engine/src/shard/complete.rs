@@ -150,7 +150,7 @@ impl Shard {
         if self.entries[id].disk_written == version {
             if self.entries[id].slot == Some(slot) && !self.slots.slot(slot).is_dirty() {
                 self.give_up_slot(id);
-                // What the policy believes on flash goes to another slot.
+                // A page that the policy believes on flash goes to another slot.
                 let entry = &mut self.entries[id];
                 entry.wants.flash |= entry.on_flash && self.flash.works();
             }
@@ -184,7 +184,7 @@ impl Shard {
         {
             let entry = &mut self.entries[id];
             entry.fetch = None;
-            // What the policy believes in RAM is fetched when it is accessed again.
+            // A page that the policy believes in RAM is fetched when it is accessed again.
             entry.wants = crate::entry::Wants::default();
             self.let_go_failed(id);
         }
@@ -320,7 +320,7 @@ impl Shard {
                 self.settle(id);
                 return;
             }
-            // What will be read of the page is what the disk has.
+            // Later reads get the content of the disk.
             self.entries[id].zeroed = 0;
         }
         self.entries[id].disk_written = capture.version;

@@ -6,8 +6,8 @@
 //! it. So a crash leaves both devices as they were, and the next start finds what this one found. A
 //! flash that is not [settled](Flash::is_settled) has to begin its epoch first.
 //!
-//! Writes, flushes, trims and zeroes are refused as [`Full`](crate::SubmitError::Full) meanwhile. What the
-//! policy wants copied or cleaned waits in the outbox, with its frames; when no frame is left, reads are
+//! Writes, flushes, trims and zeroes are refused as [`Full`](crate::SubmitError::Full) meanwhile. Copies and
+//! cleanings of the policy wait in the outbox, with their frames; when no frame is left, reads are
 //! refused as well. A read that was taken never waits for the epoch.
 //!
 //! This is rule 11 of durability (`ARCHITECTURE.md`).

@@ -40,7 +40,7 @@ pub enum Event<'a> {
         /// Number of pages.
         pages: u64,
     },
-    /// The flash failed. What is acknowledged as durable from now on is on the backing store, and
+    /// The flash failed. All that is acknowledged as durable from now on is on the backing store, and
     /// the flash, should it come back, is too old to be used.
     FlashFailed {
         /// The time last told to the shard.

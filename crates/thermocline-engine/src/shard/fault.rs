@@ -114,7 +114,7 @@ impl Shard {
 
     /// Stop trusting the flash with anything. Pages that RAM or disk has are served from there;
     /// what only flash has is read from it while it can be, and goes to disk before anything else
-    /// is called durable. What cannot be read is lost.
+    /// is called durable. Pages that cannot be read are lost.
     pub(super) fn flash_failed(&mut self) {
         if !self.flash.works() {
             return;
@@ -154,7 +154,7 @@ impl Shard {
             let slot = self.current_slot(id);
             let entry = &mut self.entries[id];
             let is_lacking = entry.disk_written != entry.newest && !entry.is_lost;
-            // What was written to disk and not synced may have to be written again.
+            // A version that was written to disk, but not synced, may have to be written again.
             let is_undurable = entry.disk_synced != entry.newest && !entry.is_lost;
             entry.slot = slot.filter(|_| is_undurable && entry.frame.is_none());
             entry.wants.disk |= entry.slot.is_some() && is_lacking;
@@ -207,7 +207,7 @@ impl Shard {
     /// Pass the policy the contents of flash except for the `forgotten` pages, the version written longest
     /// ago first.
     pub(super) fn tell_survivors(&mut self, forgotten: &Range<u64>) {
-        // What a failed flash still has is on its way home.
+        // Pages that a failed flash still has are on their way to the disk.
         if !self.may_use_slots() {
             return;
         }

@@ -214,10 +214,10 @@ impl Shard {
     /// Prepares for the end without writing anything home: what only RAM has goes to flash, and the
     /// journal says that all of it is there. When the shard is idle again, it is done.
     ///
-    /// What the disk lacks stays on flash, so that a disk that is gone does not hold up the end.
+    /// Dirty pages stay on flash, so that a disk that is gone does not hold up the end.
     pub fn stop(&mut self) {
         if self.flash.works() {
-            // What is dirty on flash stays there: the end must not depend on the disk.
+            // Dirty pages of the flash stay there: the end must not depend on the disk.
             self.write_backs.close(self.waiters.pages_for_disk());
         }
         // If a write fails, the page is written elsewhere. And requests that are still under way give

@@ -264,7 +264,7 @@ impl Shard {
         } else if entry.disk_written == entry.newest {
             self.forget_content(id);
         }
-        // What is yet to be written comes after the other write.
+        // Writes to come follow the other host's write.
     }
 
     /// Return `true` if other clients write to the backing store as well.

@@ -402,7 +402,7 @@ impl Journal {
         let has_news = self.has_new_tail() || self.is_seal_wanted;
         let blocks = needed.max(u64::from(has_news)).min(writable);
         if blocks == 0 {
-            // What is under way may be all that is wanted.
+            // The commit under way may have all that is wanted.
             self.is_commit_wanted = needed > 0 || self.has_blocks();
             let is_stuck = self.syncing.is_none() && !self.checkpoints.is_writing();
             // The journal has no room to take a record back, and gets none without a sync.
@@ -441,7 +441,7 @@ impl Journal {
         self.writing.records.extend(self.pending.drain(..records));
         let offsets_bytes = self.superblock.layout.journal_offsets_bytes(self.next_sequence);
         self.next_sequence += 1;
-        // What does not fit the blocks of this commit is wanted as much: the next one has it.
+        // The next commit has the records that do not fit the blocks of this one.
         self.is_commit_wanted = !self.pending.is_empty();
         JournalBlock { header, first, offsets_bytes }
     }

@@ -1,6 +1,6 @@
 //! The engine without its devices: requests and completions in, operations and replies out.
 //!
-//! The policy is asked when a request is submitted, and decides at once. What it decides becomes part
+//! The policy is asked when a request is submitted, and decides at once. Its decision becomes part
 //! of each page's [entry](crate::entry::Entry): what the policy believes, and what it wants to happen.
 //! [`settle`](Shard::settle) then compares what is wanted with what is, and starts the transfers that
 //! are missing; each completion changes what is, and settles the page again.

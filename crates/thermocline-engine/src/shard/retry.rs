@@ -9,7 +9,7 @@
 //!   ends the use of the flash, because the promise that one damaged block costs nothing needs both copies.
 //! * Of a mirrored flash, what one device cannot read is read from the other one. A dirty page or a block
 //!   that one device cannot write for good ends the use of that device, and of no other.
-//! * What failed for good is counted against `flash_error_budget`. Beyond that the flash has failed, and
+//! * Operations that failed for good are counted against `flash_error_budget`. Beyond that the flash has failed, and
 //!   also when the condemned slots leave too few.
 
 use std::collections::BTreeMap;
@@ -254,7 +254,7 @@ impl Shard {
         }
     }
 
-    /// End all writes to the flash, which failed. What only it has is still read.
+    /// End all writes to the flash, which failed. Pages that only it has are still read.
     pub(super) fn end_flash_writes(&mut self) {
         let waiting = std::mem::take(&mut self.flash_faults.waiting);
         for ((at, _), waiting) in waiting {

@@ -1,7 +1,7 @@
 //! Slots that the shard leaves, so that their room can be somebody else's.
 //!
 //! 1. [`leave_slots`](Shard::leave_slots): the policy has fewer pages, and no page goes to a slot from a number on.
-//!    What is in such slots goes elsewhere, while requests are served: a page that the policy keeps goes to another
+//!    Pages in such slots go elsewhere, while requests are served: a page that the policy keeps goes to another
 //!    slot, one that it gave up to disk if that lacks it. Reads of the slots end.
 //! 2. When all of them are free, the records that say so become durable.
 //! 3. A checkpoint has the table say so, and the journal's tail moves behind those records. Only then
@@ -202,7 +202,7 @@ impl Shard {
         let id = self.ensure_entry(self.slots.page(slot));
         let entry = &self.entries[id];
         let is_newest = held.version() == entry.newest;
-        // What the disk has and no sync covers is given up with its older slot after the sync.
+        // A version that the disk has, and no sync covers, is given up with its older slot after the sync.
         let is_on_disk = entry.disk_written == entry.newest;
         let is_kept = if is_newest {
             entry.on_flash || (held.is_dirty() && !self.goes_to_disk(id))

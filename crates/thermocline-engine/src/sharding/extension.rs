@@ -162,7 +162,7 @@ struct Room {
     taken: Vec<Range<u64>>,
 }
 
-/// A range of the flash. What lies before the first region may end at 2^64, which is 0.
+/// A range of the flash. A range before the first region may end at 2^64, which is 0.
 #[derive(Clone, Copy)]
 struct Piece {
     start: u64,

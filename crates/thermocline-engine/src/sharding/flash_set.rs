@@ -49,7 +49,7 @@ impl FlashSet {
         Ok(Resizing::read(storage, None)?.end_bytes())
     }
 
-    /// Makes a device a flash of a new cache. What was on it is lost.
+    /// Makes a device a flash of a new cache. Its content is lost.
     ///
     /// # Errors
     /// If a device is too small or fails.

@@ -156,7 +156,7 @@ impl<T> Spanning<T> {
         let is_left = if self.whole.kind == RequestKind::Flush {
             (self.handed_out as usize) < self.map.shards()
         } else {
-            // What has no bytes is a part, too: a shard answers it.
+            // A request without bytes is a part, too: a shard answers it.
             self.next < self.end_bytes() || self.handed_out == 0
         };
         is_left && self.result.is_ok()

@@ -90,10 +90,10 @@ impl Resizing {
         self.regions.iter().flat_map(of).collect()
     }
 
-    /// Return the end of what the regions use, in bytes from the beginning of the first one. What lies before that
-    /// does not count.
+    /// Return the end of what the regions use, in bytes from the beginning of the first one. Annexes before that
+    /// do not count.
     pub(super) fn end_bytes(&self) -> u64 {
-        // What lies before the first region has greater numbers. Regions of several shards keep their distance.
+        // Annexes before the first region have greater numbers. Regions of several shards keep their distance.
         let ends = self.used().into_iter().map(|range| range.end).filter(|end| *end < 1 << 63);
         let last = self.regions.last();
         let last = last.map_or(0, |region| region.start_bytes + region.former.flash_bytes());

@@ -7,7 +7,7 @@
 //! same.
 //!
 //! A crash may leave regions of two epochs, the note's and the one that it says begins; or some that say
-//! how they ended, and some that do not. What they do not all say, the note does not say either.
+//! how they ended, and some that do not. The note says only what all of them say.
 
 use uuid::Uuid;
 

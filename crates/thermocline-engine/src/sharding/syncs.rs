@@ -108,7 +108,7 @@ mod tests {
             syncs.ask(shard);
         }
         assert!(syncs.begin());
-        // What is written now, the sync under way need not cover.
+        // The sync under way need not cover writes from now on.
         syncs.ask(1);
         syncs.ask(2);
         assert!(!syncs.begin());

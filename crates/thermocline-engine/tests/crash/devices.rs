@@ -571,7 +571,7 @@ impl Devices {
         let is_unlucky = errors > 0 && self.random.bits().is_multiple_of(errors);
         if is_unlucky || self.is_out(Device::Backing, OperationKind::Sync, 0) {
             self.end_outage();
-            // What the page cache still showed of it would count as found at the next start.
+            // The next start would take the page cache's remains of it for content.
             let mut random = SplitMix64::new(self.random.bits());
             self.backing.fail_sync(&mut random, false);
             return false;

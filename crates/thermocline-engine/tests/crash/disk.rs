@@ -85,7 +85,7 @@ impl Disk {
         }
     }
 
-    /// Fail a sync. What was written since the last good one may be gone for good, whether or not
+    /// Fail a sync. Writes since the last good one may be gone for good, whether or not
     /// the page cache still shows it.
     pub(crate) fn fail_sync(&mut self, random: &mut SplitMix64, still_shows: bool) {
         self.unsynced.retain(|_| random.bits().is_multiple_of(2));

@@ -27,7 +27,7 @@ pub(crate) fn run(plan: Plan) -> Result<u64, String> {
     for _ in 0..ENDS {
         world.live_until_power_fails()?;
         for is_killed in [false, true] {
-            // What was not read since the last restart is what the devices had before that.
+            // Pages that were not read since the last restart are as the devices had them before it.
             if !is_killed || world.unverified.is_empty() {
                 crashes += world.cut_off_recovery_everywhere(is_killed)?;
             }

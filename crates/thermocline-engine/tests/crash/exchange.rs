@@ -112,7 +112,7 @@ impl World {
         self.shards.watch();
         self.exchange = Exchange::Taking(Box::new(Taking { flash, policy, left }));
         self.take_part()?;
-        // What only RAM and the old flash had would be missed soon after.
+        // Pages that only RAM and the old flash had would be missed soon after.
         let fails_soon = self.below(3) == 0;
         let operations = 1 + self.below(10);
         let left = &mut self.devices.borrow_mut().operations_left;

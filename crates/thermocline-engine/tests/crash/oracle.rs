@@ -161,8 +161,8 @@ impl Oracle {
         }
     }
 
-    /// Checks what is read first after the engine was killed. What was seen by then is visible from
-    /// then on, and no more durable than it was.
+    /// Checks what is read first after the engine was killed. Content that was seen by then stays visible,
+    /// and is no more durable than it was.
     pub(crate) fn check_killed(
         &mut self,
         page: usize,

@@ -88,7 +88,7 @@ impl Plan {
         options.flash_pages = options.flash_pages.max(shards.into());
         let shards = NonZeroU16::new(shards).unwrap();
         let extent_pages = 1 + seed % 4;
-        // What may be written at once is a share of a day's budget: some pages, or none.
+        // A share of a day's budget may be written at once: some pages, or none.
         options.flash_write_budget_gib_per_day =
             [None, None, None, Some(0.000_01), Some(0.0005), Some(0.005)][below(6) as usize];
         let (loses_flash, kills, resizes) = (false, false, true);

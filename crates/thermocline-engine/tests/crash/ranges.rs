@@ -84,7 +84,7 @@ impl World {
             Err(RangeError::Pinned { .. }) => return Ok(()),
             Err(error) => return Err(error.to_string()),
         };
-        // What is pinned is known to the next start, too.
+        // The next start knows the pinned ranges, too.
         self.plan.options.pins =
             self.shards.each().next().map(|shard| shard.pinned().clone()).unwrap();
         let promises = (first..end).map(|page| (page, self.oracle.promise(page))).collect();

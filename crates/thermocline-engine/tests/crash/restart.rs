@@ -30,7 +30,7 @@ impl World {
             _ if !self.is_flash_named() => return self.replace_flash(),
             Exchange::Idle | Exchange::Leaving | Exchange::Taking(_) => {}
         }
-        // What was not read since the last restart is what the devices had before that.
+        // Pages that were not read since the last restart are as the devices had them before it.
         self.was_killed = self.plan.kills && self.unverified.is_empty() && self.below(2) == 0;
         let mut options = self.plan.options.clone();
         options.write_mode = self.shards.write_mode();
@@ -81,7 +81,7 @@ impl World {
         let steps = self.below(300);
         self.live(steps)?;
         self.shards.assert_invariants();
-        // What was read is durable: a crash before the epoch has begun changes none of it.
+        // Content that was read is durable: a crash before the epoch has begun changes none of it.
         for page in (0..PAGES).filter(|page| !self.unverified.contains(page)) {
             let promise = self.oracle.promise(page);
             self.oracle.flushed(page, promise);
@@ -112,7 +112,7 @@ impl World {
         } else {
             self.shards.each().for_each(Shard::stop);
         }
-        // Whether it can be relied on is what a last flush says.
+        // A last flush says whether the devices can be relied on.
         if self.unverified.is_empty() {
             self.submit(Request::flush(self.next_tag));
         }
@@ -213,8 +213,8 @@ impl World {
         Ok(flash.take_over(&mut storage).map(|()| Some(flash)))
     }
 
-    /// Replace a flash that failed: its note says that it must not be used again. What was written
-    /// home in order is there; otherwise the user gives up what only the flash had.
+    /// Replace a flash that failed: its note says that it must not be used again. Pages that were
+    /// written back in order are there; the user gives up those that only the flash had.
     fn replace_flash(&mut self) -> Result<(), String> {
         if self.below(2) == 0 {
             self.devices.borrow_mut().operations_left = u64::MAX;

@@ -114,7 +114,7 @@ impl Advice {
         hardware: &Hardware,
         watch: &Watch,
     ) -> Result<Self, LabError> {
-        // What was written in some minutes says nothing of years.
+        // The writes of some minutes say nothing about years.
         let is_short = workload.seconds().is_some_and(|seconds| seconds < SECONDS_PER_HOUR);
         let least_months = if is_short { 0.0 } else { asked.least_months };
         let asked = &Asked { least_months, ..asked.clone() };

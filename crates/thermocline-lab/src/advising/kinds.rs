@@ -285,7 +285,7 @@ impl Limit {
             Self::Neighbours => is_known,
             Self::Chunks => {
                 let least = place.flash_bytes.div_ceil(CHUNKS_MAX);
-                // What lvm makes of the least that it allows, if the usual chunk is too small.
+                // If the usual chunk is too small, lvm rounds up the least one that it allows.
                 bytes >= least && (is_known || bytes < 2 * least)
             }
             Self::Buckets => {

@@ -51,7 +51,7 @@ pub(super) fn best_setting(
     for round in 0..ROUNDS {
         let mut has_moved = false;
         for axis in axes(kind) {
-            // What was tried with each other is tried again when the rest has been set.
+            // Parameters that were tried together are tried again when the others are set.
             let is_next = round > 0 || !axis.has_coarse_values();
             if !is_next || !axis.is_active(&best.0.parameters) {
                 continue;

@@ -45,7 +45,7 @@ fn of_windows(trace: &CompiledTrace, rate: f64, seconds: u64) -> WorkingSet {
     for request in trace.requests() {
         let window = (request.at.0 - first_ns) / (seconds * SECOND_NS);
         let window = usize::try_from(window).unwrap_or(usize::MAX);
-        // What is left over at the end is no whole window.
+        // The rest at the end is shorter than a window.
         let Some(count) = pages.get_mut(window) else { continue };
         for index in request.accesses {
             let last = &mut counted[trace.access(index).page.index()];

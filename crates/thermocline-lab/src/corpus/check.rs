@@ -49,7 +49,7 @@ impl Manifest {
     /// after each.
     ///
     /// # Errors
-    /// [`LabError::Stopped`]. What is wrong with a trace is in its result.
+    /// [`LabError::Stopped`]. The result of a trace has its errors.
     pub fn check(&self, watch: &Watch, done: impl Fn() + Sync) -> Result<Vec<Checked>, LabError> {
         let entries: Vec<(&Dataset, &Entry)> = self.entries().collect();
         entries

@@ -98,7 +98,7 @@ pub struct Difference {
     pub kind: DifferenceKind,
 }
 
-/// How the results of a point differ.
+/// Difference between the results of a point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum DifferenceKind {

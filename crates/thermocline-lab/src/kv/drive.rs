@@ -1,7 +1,7 @@
 //! The drive that a tier lies on: how much its cells are written for each block that enters.
 //!
 //! The tier is an array of slots of one block. A block that enters takes the slot of one that left, so
-//! the drive sees it as overwritten. What garbage collection copies depends on how many blocks share
+//! the drive sees it as overwritten. The copies of garbage collection depend on how many blocks share
 //! an erase unit (a flash block of every plane, which a drive fills together), and in which order they
 //! leave.
 //!

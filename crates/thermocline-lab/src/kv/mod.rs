@@ -1,7 +1,7 @@
 //! Caches of attention keys and values: prompts through tiers of blocks, and what that saves.
 //!
-//! A prompt is a chain of blocks; a block counts as a hit only if all blocks before it do. What does
-//! not hit is computed, which costs prefill time, and kept again. Requests are answered one after the
+//! A prompt is a chain of blocks; a block counts as a hit only if all blocks before it do. Other blocks
+//! are computed, which costs prefill time, and kept again. Requests are answered one after the
 //! other, in the order of the file. See `docs/kv.md`.
 
 mod checking;

@@ -15,8 +15,8 @@
 //!   One that asks which misses are sequential ([`miss_orders`]), or how long sequential runs are, is told
 //!   what the whole trace says.
 //!
-//! What does not shrink with the cache is not estimated: in LFU without aging the newest page has one
-//! place, whatever the capacity, and the next new page takes it. Its miss ratio is told too low.
+//! Effects that do not shrink with the cache are not estimated: in LFU without aging the newest page has one
+//! place, whatever the capacity, and the next new page takes it. The estimate of its miss ratio is too low.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //!    writes are left out, and so are those that could not last long enough even if the drive wrote
 //!    nothing twice.
 //! 3. The others, up to [`FINALISTS`], are simulated in full, with devices that queue and an SSD
-//!    that wears. What no other one beats in cost, latency and lifetime is the front. What wears
-//!    out too soon, or does not keep pace with the trace, is struck out, with the reason; if
+//!    that wears. The front has those that no other one beats in cost, latency and lifetime. One that
+//!    wears out too soon, or does not keep pace with the trace, is struck out, with the reason; if
 //!    nothing keeps pace, all is simulated again with a closed loop.
 
 mod asked;
@@ -284,7 +284,7 @@ impl<'a> Priced<'a> {
                 }
             }
         }
-        // What a policy cannot be built with, as a flash smaller than its groups, is no candidate.
+        // Sizes with which a policy cannot be built, like a flash smaller than its groups, are left out.
         all.retain(|configuration| configuration.build(self.trace).is_ok());
         Ok(all)
     }

@@ -430,7 +430,7 @@ impl<'a> Market<'a> {
     }
 
     /// Gives the tier on a drive the best that any of the drives can do: the price, the bandwidth, and the
-    /// writes without amplification. What is beaten even so need not be simulated on each.
+    /// writes without amplification. A configuration that is beaten even so need not be simulated on each.
     fn put_on_best_drive(&self, configuration: &mut KvConfiguration) {
         let place = configuration.tier_names.iter().position(|name| name == DRIVE_TIER);
         let Some(place) = place else { return };

@@ -285,7 +285,7 @@ mod tests {
             version: "thermocline 0".into(),
         };
         let html = comparison(summaries, &options).to_html();
-        // What stands before the script is of this report.
+        // The part before the script is of this report.
         html.split("\n<script>\n").next().unwrap().to_owned()
     }
 

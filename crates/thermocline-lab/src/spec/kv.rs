@@ -404,7 +404,7 @@ impl KvSpec {
             known.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
         };
         let of_tier = |(place, tier): (usize, &TierSpec)| KvTierCosts {
-            // What is in the first tier is where the processors want it.
+            // Blocks in the first tier need no transfer: the processors read them there.
             bytes_per_s: drives[place]
                 .as_ref()
                 .and_then(stated_bytes_per_s)

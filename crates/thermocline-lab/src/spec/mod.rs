@@ -47,7 +47,7 @@ pub struct TierSpec {
     pub device: DeviceSpec,
 }
 
-/// The device of a tier. What is absent has the default of the tier.
+/// The device of a tier. Absent keys have the defaults of the tier.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct DeviceSpec {
     /// Its name in the catalogue of devices.

@@ -48,7 +48,7 @@ impl<'a> Places<'a> {
             return LabError::BadToml { reason: error.to_string().trim_end().into() };
         }
         let mut nearest = None;
-        // What is missing outside of all tables is nowhere.
+        // A key that is missing outside of all tables has no place.
         if let Some(misread) = error.span().filter(|misread| !misread.is_empty()) {
             nearest_in_table(self.root.get_ref(), &[], &misread, &mut nearest);
         }

@@ -1,8 +1,8 @@
 //! Replay with time: every tier is a device with a queue, and requests wait.
 //!
-//! Requests arrive at the trace's times, or so that a fixed number is always outstanding. What a
-//! policy does for an access up to its `Serve` is done one step after the other before the access is
-//! answered; what it does after that goes on behind it. A request is answered when its last page
+//! Requests arrive at the trace's times, or so that a fixed number is always outstanding. The actions
+//! of a policy for an access, up to its `Serve`, are done one after the other before the
+//! access is answered; later ones go on behind it. A request is answered when its last page
 //! access is.
 
 mod handles;

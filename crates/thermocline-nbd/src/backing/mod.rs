@@ -7,7 +7,7 @@
 //! A server that goes away takes its requests with it: they are kept for a moment, and asked for again
 //! if it is back by then. After that they fail, as does every operation until it is
 //! back; one that leaves a request unanswered for too long is given up at once. A thread connects again, with growing pauses. The engine keeps what it could not write, and
-//! tries again. What the server had acknowledged and not flushed it may have lost; so the next sync
+//! tries again. It may have lost writes that it had acknowledged and not flushed; so the next sync
 //! fails, and the engine knows that those writes are not durable. All connections are given up with
 //! the first that is lost: they lead to the same server, and none may vouch for what another lost.
 
@@ -402,7 +402,7 @@ impl NbdDriver {
         }
     }
 
-    /// Gives the server up. What a silent one was asked has waited for long enough.
+    /// Gives the server up. The requests to a silent one have waited for long enough.
     fn part(&mut self, fault: &Fault) {
         self.session = None;
         self.found.clear();

@@ -166,7 +166,7 @@ impl Leases {
     pub(super) fn give_up(&mut self, client: u8, page: u64) -> bool {
         let is_newest = self.is_kept(client, page);
         self.take_back(client, page);
-        // What it confirms later is this, and no lease that it gets meanwhile.
+        // It will confirm this recall, and not a lease that it gets meanwhile.
         if let Some(session) = &mut self.sessions[usize::from(client)] {
             session.told.retain(|&other| other != page);
         }

@@ -1,9 +1,9 @@
 //! The NBD protocol without sockets: bytes in, events out, and back.
 //!
 //! Each state machine is shown the bytes that have arrived and not been consumed, and says how many
-//! of them it consumed; the caller keeps the rest and shows it again with more behind it. What a
-//! machine needs in one piece is bounded ([`server::INPUT_BYTES_MAX`], [`client::INPUT_BYTES_MAX`]), so that a
-//! buffer of fixed size suffices, and no machine has one of its own. What it answers is appended to
+//! of them it consumed; the caller keeps the rest and shows it again with more behind it. The piece
+//! that a machine needs as a whole is bounded ([`server::INPUT_BYTES_MAX`], [`client::INPUT_BYTES_MAX`]), so that a
+//! buffer of fixed size suffices, and no machine has one of its own. Its answers are appended to
 //! a buffer of the caller.
 //!
 //! A [`ProtocolError`] ends the connection it came from; what a request asks for wrongly is answered

@@ -203,8 +203,8 @@ impl Connection {
         !self.output.waiting().is_empty() || self.transport.holds_output()
     }
 
-    /// Return the bytes that it holds for its requests and its replies. What an arriving write is
-    /// charged includes its input buffer.
+    /// Return the bytes that it holds for its requests and its replies. The charge of an arriving
+    /// write includes its input buffer.
     pub(super) fn held_bytes(&self) -> usize {
         let input_bytes = if self.work.is_arriving() { 0 } else { self.input.capacity_bytes() };
         self.work.held_bytes() + self.output.capacity_bytes() + input_bytes
@@ -405,7 +405,7 @@ impl Connection {
             Step::More => return Ok(false),
             Step::Answered => {}
             Step::StartTls => {
-                // What came unencrypted behind this option could have been put there by anyone.
+                // Anyone could have put unencrypted bytes behind this option.
                 if !self.input.waiting().is_empty() {
                     let fault = "bytes behind STARTTLS that are not encrypted";
                     return Err(ProtocolError::Unexpected(fault).into());

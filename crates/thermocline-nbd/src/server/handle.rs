@@ -86,7 +86,7 @@ impl Handle {
         self.wake();
     }
 
-    /// Limit each client to other rates from now on. What clients owe under the former ones is forgotten.
+    /// Limit each client to other rates from now on. Debts under the former ones are forgotten.
     pub fn set_client_rates(&self, rates: ClientRates) {
         for reach in &self.reaches {
             lock(&reach.news).client_rates = Some(rates);

@@ -1,8 +1,8 @@
 //! An export that several shards serve, each in a thread of its own.
 //!
 //! Every shard's thread has its own clients. A request that lies within one extent goes to the shard of
-//! that extent as it is; any other is cut where shards change ([`Spanning`]). What the thread's own shard has
-//! is served there, the rest goes to the threads of the other shards and comes back over queues that nobody
+//! that extent as it is; any other is cut where shards change ([`Spanning`]). The parts of the thread's own
+//! shard are served there, the others go to the threads of the other shards and come back over queues that nobody
 //! waits for. A flush goes to all shards, so it covers what was acknowledged on any connection.
 //!
 //! Another shard lends the bytes of a whole read: the client's thread copies them from that shard's frames
@@ -436,7 +436,7 @@ impl<D: Driver> Service for Sharded<D> {
         if piece.command == Command::BlockStatus {
             piece.length_bytes = piece.length_bytes.min(STATUS_BYTES_MAX);
         }
-        // What gives something is joined like a read.
+        // A command that returns something is joined like a read.
         let kind = if piece.command == Command::BlockStatus {
             RequestKind::Read
         } else {

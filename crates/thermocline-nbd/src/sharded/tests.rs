@@ -92,7 +92,7 @@ fn every_client_sees_what_any_other_wrote() {
                     assert!(found == place[..MIB as usize / 4], "{count} shards, round {round}");
                     continue;
                 }
-                // What was not written is as before.
+                // Bytes that were not written are as before.
                 let before = call(&mut shards, at, piece(Command::Read, offset, MIB / 4), &[]);
                 assert!(before.unwrap() == place[..MIB as usize / 4]);
                 let zeroes = piece(Command::WriteZeroes, offset, length);

@@ -299,7 +299,7 @@ fn check_hits(name: &str, given: Given<'_>, clients: u8, writes: bool) -> u64 {
                 model[page as usize] = byte;
                 let request = Request::write(step, at(page), PAGE as u64);
                 call(&mut engines, by, request, &[byte; PAGE]);
-                // What leaves later is durable, and so it leaves at once.
+                // Pages that leave later are durable, and so they leave at once.
                 call(&mut engines, by, Request::flush(step), &[]);
             }
         }
@@ -316,7 +316,7 @@ fn check_hits(name: &str, given: Given<'_>, clients: u8, writes: bool) -> u64 {
             engine.shard().assert_invariants();
         }
     }
-    // What a client keeps, it has read once, unless the server has sent it.
+    // A client has read each page that it keeps, unless the server has sent it.
     let mut taken = 0;
     for engine in &engines {
         let counters = engine.shard().counters();

@@ -27,7 +27,7 @@ fn a_flush_on_one_connection_covers_writes_on_all() {
         for (place, client) in clients.iter_mut().enumerate() {
             client.write((place as u64) << 20 >> 1, &[round; 5000]).unwrap();
         }
-        // What one connection wrote, the others read.
+        // Each connection reads what another one wrote.
         let reader = (flusher + 1) % 3;
         assert_eq!(clients[reader].read((flusher as u64) << 20 >> 1, 5000), Ok(vec![round; 5000]));
         clients[flusher].call(Command::Flush, 0, 0, &[]).unwrap();

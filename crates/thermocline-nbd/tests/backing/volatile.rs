@@ -187,7 +187,7 @@ impl Running {
             takes_cooperation: false,
         };
         let service = Volatile { disk: Arc::clone(disk), waiting: VecDeque::new(), drives: 0 };
-        // Who dies answers nobody: it is not waited for.
+        // Nobody waits for a server that dies.
         let settings = Settings {
             negotiation_limit: if tls.is_some() { PATIENCE } else { Duration::from_millis(1) },
             tls: tls.map(|tls| (tls, TlsMode::Required)),

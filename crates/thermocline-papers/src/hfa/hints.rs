@@ -43,7 +43,7 @@ struct Page {
 
 /// Distinct pages that are accessed between two events of a page.
 ///
-/// An event is a touch of a second id of the page. What was touched since is pages and second ids; a
+/// An event is a touch of a second id of the page. Pages and second ids were touched since; a
 /// stack of the second ids alone says how many of these.
 struct Distances {
     all: ReuseDistance,

@@ -62,7 +62,7 @@ impl Experiment {
             return Ok(result);
         }
         if !result.has_reuse(self) {
-            // What is left to run would judge nothing.
+            // The remaining runs would judge nothing.
             (0..self.study_runs()).for_each(|_| done());
             return Ok(result);
         }

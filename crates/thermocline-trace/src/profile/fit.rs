@@ -132,7 +132,7 @@ impl Profile {
         profile
     }
 
-    /// Grows the trees until the profile has its size. How long the text will be is an estimate while they
+    /// Grows the trees until the profile has its size. The length of the text is an estimate while they
     /// grow, so they grow again, less, if it is too long.
     fn grow(&mut self, mut trees: Vec<Growing>, bytes_max: f64) {
         let mut target = bytes_max;

@@ -246,7 +246,7 @@ impl ProfileGenerator {
         if slot <= self.slot {
             self.due.push(Reverse((at, id)));
         } else {
-            // What comes after the end comes in the last slot.
+            // Requests after the end come in the last slot.
             let slot = slot.min(self.slots.len() - 1);
             self.slots[slot].push((at, id));
         }

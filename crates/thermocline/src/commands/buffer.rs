@@ -96,7 +96,7 @@ fn open(path: &Path, options: &Reading, drive_bytes: Option<u64>) -> Result<Comp
     else {
         return reading::open(path, options);
     };
-    // What is no file cannot be opened twice.
+    // Only a file can be opened twice.
     let reader = path.is_file().then(|| reading::open_reader(path, options)).transpose()?;
     let own_bytes = reader.and_then(|reader| reader.page_size()).map(PageSize::bytes);
     let page_bytes = own_bytes.filter(|own| own.is_multiple_of(drive_bytes)).unwrap_or(drive_bytes);

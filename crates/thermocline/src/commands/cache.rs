@@ -243,7 +243,7 @@ fn drain(
                 draining.flash.adapt(&begin);
                 drained = draining.write_back()?;
             }
-            // What stays on flash is old once the backing store was used alone. The note still says
+            // Pages that stay on flash are old once the backing store was used alone. The note still says
             // dirty: if this stops half way, the flash is wanted, and drained again.
             Step::Clear if drained.lost_pages.is_empty() => {
                 let Draining { flash, file, .. } = &mut draining;

@@ -79,7 +79,7 @@ fn writes_take_as_long_as_the_devices_that_must_have_them() {
         assert!(number("low") <= number("estimate") && number("estimate") <= number("high"));
         let keeps_writes =
             matches!(forecast["parameters"]["mode"].as_str().unwrap(), "wb" | "wo" | "writeback");
-        // What goes to the disk at once takes as long as the disk; flash takes 0.05 ms.
+        // A write through takes as long as the disk; flash takes 0.05 ms.
         assert_eq!(number("estimate") < 12.0, keeps_writes, "{forecast}");
         assert!(number("low") >= 0.052 && number("high") <= 12.4, "{forecast}");
     }

@@ -75,7 +75,7 @@ fn a_policy_of_one_tier_runs_once_for_all_sizes_of_flash() {
     assert_eq!(small["replay_seconds"], large["replay_seconds"], "it is one run");
     assert_eq!(small["io_time_ms"], large["io_time_ms"]);
     assert_ne!(of(777, 777)["io_time_ms"], small["io_time_ms"]);
-    // What a size costs is that of the size.
+    // The cost of a size is that of a run with this size.
     let alone = ["simulate", TRACE, "--page-size", "8KiB", "--policy", "lru"];
     let sizes = ["--tier", "ram=388p", "--tier", "flash=1552p"];
     let alone = json(&[&alone[..], &sizes, &prices].concat());

@@ -185,7 +185,7 @@ fn reports_are_whole_files() {
     let (_, shipped) = html.split_once("Caches that systems ship").unwrap();
     assert!(["lvm cache", "Open CAS", "foyer"].iter().all(|label| shipped.contains(label)));
     assert_eq!(shipped.matches("<td>published").count(), 3);
-    // What stands before the script; the script is tried in a browser that has no network.
+    // The part before the script; the script is tried in a browser without a network.
     let (page, _) = html.split_once("\n<script>\n").unwrap();
     for outside in ["src=\"", "href=\"http", "url(http", "<link", "@import"] {
         assert!(!page.contains(outside), "the report opens offline");

@@ -67,7 +67,7 @@ fn what_is_found_while_a_file_is_read_is_what_compiling_gives() {
     let [read, compiled] =
         both(&["simulate", "--objects", "one", "--policy", "lru", "--tier", "ram=1000p"]);
     assert_eq!(read, compiled);
-    // What is wrong is told as by the compiler, with its place.
+    // Errors are those of the compiler, with their places.
     let bytes = std::fs::read(&records).unwrap();
     std::fs::write(&records, &bytes[..bytes.len() - 1]).unwrap();
     for words in [

@@ -24,7 +24,7 @@ fn the_mbf_paper_is_reproduced_without_any_trace() {
     let html = std::fs::read_to_string(report).unwrap();
     assert!(html.contains("Figure 13 d") && html.contains("The traces really used"));
     assert!(html.contains("</html>"));
-    // What is missing is told, with where it can be had.
+    // The report names the missing traces and their sources.
     assert!(html.contains("Traces that are missing") && html.contains("UMass Trace Repository"));
 }
 

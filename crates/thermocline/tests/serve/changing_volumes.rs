@@ -98,7 +98,7 @@ fn a_volume_comes_and_goes_while_another_one_works() {
             fill(&mut web, 10, 4);
         });
         engine.stop();
-        // What came while the server ran is found at the next start.
+        // A volume that came while the server ran is found at the next start.
         let engine = cache.replace(&both).start();
         check(&mut engine.client_of("web"), 10, 4);
         reload(&engine, &cache, &one, "the volume is gone");

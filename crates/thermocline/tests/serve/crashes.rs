@@ -39,7 +39,7 @@ pub(super) fn step(
         14 => (Command::Flush, 0),
         _ => (Command::Read, 0),
     };
-    // What nobody writes is read as well, so that the flash has clean pages.
+    // Pages that nobody writes are read as well, so that the flash has clean pages.
     let is_clean = command == Command::Read && below(random, 2) == 0;
     let (offset_bytes, length_bytes) = if command == Command::Flush {
         (0, 0)
@@ -149,7 +149,7 @@ fn what_was_durable_survives_kills_under_load() {
              {written} were written"
         );
         with_clean += u32::from(dirty < held);
-        // What was read after a crash stays, whatever happens then.
+        // Content that was read after a crash stays, whatever happens then.
         engine.kill();
         let engine = cache.start();
         for model in &mut models {

@@ -40,7 +40,7 @@ impl Cache {
             size = "1MiB"
             [policy]
             name = "hat"
-            // What tests fill from one end to the other is to be cached.
+            // Tests fill volumes from one end to the other, and these pages are to be cached.
             [limits]
             sequential_bypass = "never"
             [nbd]
@@ -262,7 +262,7 @@ impl Engine {
 
     /// Reload with that text as the configuration.
     pub(crate) fn reload_text(&self, cache: &Cache, text: &str) -> bool {
-        // That a volume kept its own comes before the end of the reload, and is not meant.
+        // Volumes that kept their own configuration are logged before the end of the reload, and are not meant.
         let (done, failed) = ("applied the new configuration", "kept the old configuration error=");
         let count = |log: &str, words: &str| log.matches(words).count();
         let before = self.log();

@@ -175,7 +175,7 @@ fn a_flash_that_failed_is_not_used_again() {
     assert_eq!(status["policy"], "lru");
     assert_eq!(status["lost"], json!([]));
     assert!(engine.log().contains("the flash failed"));
-    // What is written now is nowhere but on disk, and durable there.
+    // New writes are on disk alone, and durable there.
     for page in 0..1000 {
         client.write(page * PAGE, &[2; 4096]).unwrap();
         assert_eq!(read(&mut client, page).unwrap(), [2; 4096]);
@@ -213,7 +213,7 @@ fn nothing_is_acknowledged_while_the_note_cannot_say_that_the_flash_failed() {
     let mut full = File::create(&filler).unwrap();
     while full.write_all(&[1; 4096]).is_ok() {}
     // The flash is full, too, before all of these are there.
-    // How many fail depends on when the flash does.
+    // The number that fails depends on the time at which the flash does.
     let refused = (0..1000).filter(|page| client.write(page * PAGE, &[2; 4096]).is_err()).count();
     let flushed = client.call(NbdCommand::Flush, 0, 0, &[]);
     assert!(engine.log().contains("the flash failed"), "{refused} refused: {}", engine.log());

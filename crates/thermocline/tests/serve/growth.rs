@@ -23,7 +23,7 @@ fn resize(cache: &Cache, bytes: u64) {
 /// Let the backing store grow, and wait until all of it is served.
 fn grow(engine: &Engine, cache: &Cache, mib: u64) {
     let before = engine.log().matches(GROWN).count();
-    // What is not a whole page is left out.
+    // A part of a page at the end is left out.
     resize(cache, mib * MIB + PAGE - 512);
     assert!(engine.reload(cache), "{}", engine.log());
     engine.wait_for("the growth", || (engine.log().matches(GROWN).count() > before).then_some(()));
@@ -69,7 +69,7 @@ fn a_kill_while_a_disk_grows_loses_nothing() {
     for (round, shards) in [1, 1, 1, 2, 2, 2].into_iter().enumerate() {
         cache.set("shards", shards);
         let engine = cache.start_with(if round == 3 { &["--force-init"] } else { &[] });
-        // What grew last is used, too.
+        // The newest part is used, too.
         models.push(Model::new((11 + round) * 256, 200));
         let mib = 12 + round as u64;
         if round % 3 == 0 {

@@ -88,7 +88,7 @@ fn clients_and_a_server_act_as_one_cache() {
         (counter(&engines[0], "demotions") > 100).then_some(())
     });
     assert!(counter(&server, "demotions_taken") > 100);
-    // What one client writes, the other one reads, no matter which of them had it before.
+    // Each client reads the other one's writes, no matter which of them had the page before.
     for round in 1..5_u8 {
         let [one, other] = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         assert_eq!(clients[other].read(4096, 1).map_err(drop), Err(()), "less than a page");

@@ -47,7 +47,7 @@ fn check_moved(engine: &Engine, tier: &str) {
     let (gains, loses) = (status_of(engine, "web"), status_of(engine, "db"));
     let of = |status: &Value| status["sharing"][tier].clone();
     assert!([&gains, &loses].iter().all(|one| of(one)["moves"].as_u64().unwrap() >= 1), "{gains}");
-    // What fills the caches may move something, too.
+    // The accesses that fill the caches may move something, too.
     let recent = of(&gains)["recent"].as_array().unwrap().last().unwrap().clone();
     assert!(recent["saved_ms"].as_f64().unwrap() > 0.0, "{gains}");
     assert!(recent["pages"].as_u64() > recent["former_pages"].as_u64(), "{gains}");

@@ -41,7 +41,7 @@ fn an_export_is_cached_like_a_file() {
     drop((client, other));
     engine.wait_for("the clients to be gone", || (engine.status()["clients"] == 0).then_some(()));
     engine.stop();
-    // What was flushed is on flash, and the note, which lies there, says so.
+    // The flushed pages are on flash, and the note beside it says so.
     let note = String::from_utf8(cache.bytes("flash.img.thermocline")).unwrap();
     assert!(note.contains("dirty"), "{note}");
     assert_eq!(server.client().read(4096, 4096).unwrap(), page(0));
@@ -83,7 +83,7 @@ fn a_server_that_comes_back_is_used_again() {
     engine.wait_for("the loss", || {
         engine.log().contains("lost the connection to the backing store").then_some(())
     });
-    // What is cached is served, what is written kept; the rest fails at once.
+    // Cached pages are served and writes are kept; all other requests fail at once.
     assert_eq!(client.read(0, 4096).unwrap(), page(1));
     client.write(8192, &page(2)).unwrap();
     flush(&mut client);

@@ -123,7 +123,7 @@ fn command_ranges(config: &str, seed: u64, commands_max: usize) {
         let range = format!("{}+{}", start * PAGE, pages * PAGE);
         let words = ["evict", "pin", "promote", "unpin", "evict"];
         let output = thermocline(&["cache", words[number % words.len()], config, &range]);
-        // What is pinned is not evicted, and no more is pinned than there is room for.
+        // Pinned pages are not evicted, and no more are pinned than there is room for.
         let said = String::from_utf8_lossy(&output.stderr);
         let is_alive = output.status.success() || said.contains("pinned");
         if !is_alive {

@@ -235,7 +235,7 @@ fn a_server_removes_its_sockets() {
     let engine = cache.start();
     assert_eq!(sockets(&cache), all);
     engine.kill();
-    // What a kill left is in nobody's way.
+    // The remains of a killed server block nobody.
     assert_eq!(sockets(&cache), all);
     let engine = cache.start();
     assert_eq!(sockets(&cache), all);
@@ -416,7 +416,7 @@ fn a_backing_store_is_not_served_without_what_is_newer() {
     assert_eq!(engine.client().read(4096, 4096).unwrap(), page(2));
     engine.client().write(4096, &page(9)).unwrap();
     engine.stop();
-    // What the flash still has of the page is older than what was written without it.
+    // The flash still has a version of the page that is older than the one written without it.
     cache.set("flash.path", "flash.img").set("flash.size", "4MiB");
     refused(&cache, &["flash.path", "served without it", "--force-init"]);
     let engine = cache.start_with(&["--force-init"]);

@@ -77,7 +77,7 @@ fn a_guest_loses_no_request_and_nothing_that_it_flushed_when_its_server_is_kille
                 let page = PAGES + ring * 256 + head * 16;
                 let found = guest.read(page * PAGE_SECTORS, 16 << 12);
                 let byte = head.to_le_bytes()[0] + 1;
-                // What the killed server answered was not flushed.
+                // The writes that the killed server answered were not flushed.
                 assert!(found.iter().all(|&it| it == byte || it == 0), "{policy}: page {page}");
             }
         }

@@ -1,4 +1,4 @@
-//! Finds the sentences in documents, doc comments and error messages.
+//! Finds the sentences in documents, comments and error messages.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Function,
     /// A doc comment, its summary included.
     DocComment,
+    /// A comment within code.
+    Comment,
     /// The message of an error.
     Error,
 }
@@ -44,6 +46,7 @@ pub(super) fn sentences(file: &str, text: &str) -> Result<Vec<Sentence>> {
         Some("md") => read_markdown(text, 1, Kind::Document, &mut found),
         Some("rs") => {
             read_doc_comments(text, &mut found);
+            read_comments(text, &mut found);
             let tokens = TokenStream::from_str(text).map_err(|error| anyhow!("{file}: {error}"))?;
             read_errors(tokens, &mut found);
         }
@@ -118,6 +121,21 @@ fn read_doc_comments(text: &str, found: &mut Vec<Sentence>) {
                 found.push(Sentence { kind: Kind::Summary, line, text });
             }
             comment.clear();
+        }
+    }
+}
+
+/// Adds the sentences of comments that are not documentation.
+fn read_comments(text: &str, found: &mut Vec<Sentence>) {
+    let mut comment = String::new();
+    // One more line ends the last comment.
+    for (number, line) in (1..).zip(text.lines().map(str::trim_start).chain([""])) {
+        let plain = line.strip_prefix("//").filter(|rest| !rest.starts_with(['/', '!']));
+        if let Some(plain) = plain {
+            comment += plain.trim();
+            comment.push(' ');
+        } else if !comment.is_empty() {
+            split(&std::mem::take(&mut comment), number - 1, Kind::Comment, found);
         }
     }
 }
@@ -216,6 +234,15 @@ mod tests {
             let found = sentences("a.rs", text).unwrap();
             assert_eq!(found.iter().any(|it| it.kind == Kind::Function), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn comments_within_code_are_sentences() {
+        let code = "fn f() {\n    // One of\n    // two. Two.\n    f(); // no comment of its own line\n}\n";
+        let found = sentences("a.rs", code).unwrap();
+        let texts: Vec<_> = found.iter().map(|it| (it.kind, &*it.text, it.line)).collect();
+        let comment = |text| (Kind::Comment, text, 3);
+        assert_eq!(texts, [comment("One of two."), comment("Two.")]);
     }
 
     #[test]

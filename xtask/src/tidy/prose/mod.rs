@@ -1,6 +1,6 @@
 //! Checks the project's prose against the rules of `xtask/prose.toml`.
 //!
-//! A rule is a regular expression over one sentence, and a remedy. What a machine cannot see, people must:
+//! A rule is a regular expression over one sentence, and a remedy. People must see what a machine cannot:
 //! STYLE.md has the rules for those who write. A rule that old text breaks says how often (`allowed`); that
 //! number only goes down.
 

@@ -344,8 +344,7 @@ impl Policy for Face {
     #[inline]
     fn prefetch_next(&self, page: PageId) {
         let is_in_memory = self.memory.prefetch_state(page);
-        // What is not needed is not fetched. Page 0 stands for it, as a branch could not be
-        // guessed.
+        // Page 0 stands for a page that need not be fetched: the processor could not guess a branch.
         self.fifo.prefetch(if is_in_memory { PageId(0) } else { page });
     }
 

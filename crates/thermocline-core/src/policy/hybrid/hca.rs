@@ -108,8 +108,8 @@ struct Ram {
     /// Number of pages the first level has.
     level_len: u32,
     level_pages: u32,
-    /// The SSD blocks with pages in the buffer, each of which is a group. What has a slot here is a block,
-    /// not a page.
+    /// The SSD blocks with pages in the buffer, each of which is a group. A slot here has a block, not
+    /// a page.
     groups: Slots,
     /// Per group: the slots of its pages in the buffer, the oldest at the front.
     buffer: Lists,

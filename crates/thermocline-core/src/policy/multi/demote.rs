@@ -1,7 +1,7 @@
 //! DEMOTE: a tier hands what it evicts to the tier below, so that the tiers act as one cache.
 //!
 //! Each tier is an LRU. A victim becomes the newest page of the next tier, whose victim goes on
-//! down; the last tier's is dropped. What is read moves to the fastest tier.
+//! down; the last tier's is dropped. Pages that are read move to the fastest tier.
 //!
 //! * Source: Wong and Wilkes, *My cache or yours? Making storage more exclusive*, USENIX ATC 2002.
 //! * State: with `remove` and one client 4 bytes per page that exists and 20 per cached page; sparse,

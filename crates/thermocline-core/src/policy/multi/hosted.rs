@@ -178,7 +178,7 @@ impl HostedServer {
         for action in self.whole.as_slice() {
             match *action {
                 Action::Serve { page, op, found, tier } => {
-                    // What the client held was looked for in no tier of this host.
+                    // No tier of this host was searched for a page that the client held.
                     let found = own(found).unwrap_or(Tier::DISK);
                     let kept = own(tier);
                     if op == Op::Read {

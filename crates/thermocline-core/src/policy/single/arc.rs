@@ -175,7 +175,7 @@ impl Replacement for Arc {
         } else {
             let evicted =
                 if list == RECENT_GHOSTS { self.lengthen_recent() } else { self.shorten_recent() };
-            // What was evicted may have made the ghosts' log anew.
+            // An eviction may have rebuilt the log of ghosts.
             position = self.lists.find(page).expect("it is in the directory");
             Outcome::Admitted { evicted }
         };

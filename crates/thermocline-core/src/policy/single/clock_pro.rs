@@ -4,7 +4,7 @@
 //! ones, and cold ones that have already left the cache. A cold page is on test from when it comes
 //! until the hot hand has passed it; if it is referenced meanwhile, it becomes hot. A hit only sets
 //! a bit, which the hands look at: the cold hand evicts, the hot hand demotes and ends tests, the
-//! test hand limits how many pages outside the cache are remembered. How many pages may be cold
+//! test hand limits how many pages outside the cache are remembered. The number of pages that may be cold
 //! grows with each reference to a page on test, and shrinks with each test that ends without.
 //!
 //! Each hand stands at the oldest page of its kind, so the list is a log with a class for each.

@@ -4,7 +4,7 @@
 //! of the cache holds pages of low rank (LIR), a small rest those of high rank (HIR). A stack orders
 //! pages by last reference, with HIR pages among them that have already left the cache; a HIR page
 //! that is referenced while it is in the stack was away for less long than the last LIR page, and
-//! takes its place. What leaves the cache is the first page of the queue of HIR pages.
+//! takes its place. The first page of the queue of HIR pages leaves the cache.
 //!
 //! Stack and queue are one log: whatever enters the end of the queue is also the newest entry, so
 //! the queue is the order of the log, restricted to HIR pages in the cache.

@@ -3,8 +3,8 @@
 //! A reference that is `x` references old weighs `2^(-lambda x)`; the cache keeps the pages with the
 //! greatest sums of weights. With lambda 0 that is LFU, with 1 it is LRU.
 //!
-//! All weights fade alike, so the order of two pages changes only by references. What is kept per
-//! page is the logarithm of its sum as of time 0, which stays as it is while the page is not
+//! All weights fade alike, so the order of two pages changes only by references. Each page has
+//! the logarithm of its sum as of time 0, which stays as it is while the page is not
 //! referenced and grows when it is. The heap may therefore know less than the truth: a page is put
 //! where it belongs when it comes up for eviction, and a hit leaves the heap alone.
 //!

@@ -1,7 +1,7 @@
 //! LRU-2: evict the page whose reference before last is longest ago.
 //!
-//! Pages with one known reference are evicted first, the least recently used of them. What is known
-//! of a page outlives its stay in the cache, for a while. References that follow one another closely
+//! Pages with one known reference are evicted first, the least recently used of them. The references of
+//! a page are remembered for a while after it leaves the cache. References that follow one another closely
 //! are correlated: they count as one, and the page cannot be evicted meanwhile.
 //!
 //! * Source: O'Neil, O'Neil, Weikum, *The LRU-K Page Replacement Algorithm for Database Disk
@@ -206,8 +206,8 @@ impl Lru2 {
         self.numbers.find(page).expect("a page of the cache has a number")
     }
 
-    /// Return the number of a page that enters the cache. What is known of the page that had it
-    /// before is forgotten.
+    /// Return the number of a page that enters the cache. The references of the page that had it
+    /// before are forgotten.
     #[inline]
     fn number_of_new(&mut self, page: PageId) -> u32 {
         if let Some(number) = self.numbers.find(page) {

@@ -136,7 +136,7 @@ impl Replacement for Opt {
             outcome = Outcome::Admitted { evicted: is_full.then(|| self.evict()) };
             self.held_pages += 1;
         }
-        // What has come stays among what is to come: it is never the farthest.
+        // An access that has come stays among the coming ones: it is never the farthest.
         self.next_of[page.index()] = next;
         if next == NEVER {
             self.dead.push(page.0);

@@ -1,6 +1,6 @@
 //! W-TinyLFU: a small LRU window before a segmented LRU that TinyLFU guards.
 //!
-//! A new page enters the window, so that a burst has time to show. What leaves the window enters the
+//! A new page enters the window, so that a burst has time to show. A page that leaves the window enters the
 //! main cache if it is referenced more often than the page that would leave that. The main cache has
 //! a probation segment, where pages enter and leave, and a protected one for pages that were
 //! referenced there.
@@ -120,7 +120,8 @@ impl Replacement for WTinyLfu {
             return Outcome::Admitted { evicted };
         };
         let segment = self.segments.queue_at(position);
-        // Who is referenced on probation is protected from now on, and the oldest such no more.
+        // A page that is referenced on probation becomes protected, and the oldest protected one returns to
+        // probation.
         let is_promoted = segment == PROBATION && self.protected_capacity_pages > 0;
         let target = if is_promoted { PROTECTED } else { segment };
         self.segments.renew(page, (segment, position), target, PRESENT);

@@ -7,7 +7,7 @@
 //!    passes over that block, too.
 //! 2. A block is written in sequence when its offsets 0, 1, ... follow each other in the writes to
 //!    this block, hits included; any other offset starts again. Other blocks may be written in
-//!    between. What was seen is forgotten when the block leaves.
+//!    between. The history of a block is forgotten when it leaves.
 //! 3. LB-CLOCK chooses among blocks without recency bit first, and moves its hand after flushing:
 //!    from where it is, it clears bits and advances until it meets a block without one. If no block
 //!    is without, the same pass is done before the choice; it clears the bits of the whole ring.

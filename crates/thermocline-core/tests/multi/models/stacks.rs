@@ -69,7 +69,7 @@ impl HintK {
             let is_victim = |page: &&u32| self.value(**page) <= least;
             let victim = *self.tiers[tier].iter().find(is_victim).unwrap();
             take(&mut self.tiers[tier], victim);
-            // Who has it still will demote it.
+            // A client that still has it will demote it.
             let is_shared = find(&self.tiers[..self.clients], victim) < self.clients;
             if let Some(lower) = path.get(1..).filter(|lower| !lower.is_empty() && !is_shared) {
                 self.record(victim, self.weights[1]);

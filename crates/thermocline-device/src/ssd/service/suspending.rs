@@ -70,7 +70,7 @@ impl Service {
         let unit = &mut self.units[index as usize];
         let [entering, cells, _] = &mut unit.stages;
         let has_read = entering.is_read_of_host();
-        // What is on the bus cannot step aside.
+        // An operation that is on the bus cannot step aside.
         let can_step_aside = matches!(entering.phase, Phase::Empty | Phase::Done);
         let waits = has_read || (can_step_aside && !unit.reads.is_empty());
         let is_first = unit.suspended.is_none() && unit.interruptions < latencies.times;

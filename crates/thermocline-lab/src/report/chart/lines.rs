@@ -137,7 +137,7 @@ impl Drawn for LineChart {
 
 impl LineChart {
     fn rows(&self) -> Vec<Row> {
-        // What stands out comes last, above the others.
+        // Emphasised series come last, above the others.
         let mut order: Vec<usize> = (0..self.series.len()).collect();
         let is_emphasised = |&place: &usize| self.emphasised.contains(&self.series[place].name);
         order.sort_by_key(is_emphasised);

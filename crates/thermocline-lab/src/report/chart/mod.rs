@@ -1,4 +1,4 @@
-//! Charts. What a caller describes (lines, bars, points, boxes, maps, pairs, ranks) becomes one drawing
+//! Charts. The description of a caller (lines, bars, points, boxes, maps, pairs, ranks) becomes one drawing
 //! (`plot`), which is written in Vega-Lite (`vega`) and drawn as SVG (`svg`).
 
 mod boxes;

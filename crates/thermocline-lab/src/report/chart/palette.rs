@@ -36,7 +36,7 @@ pub struct Style {
     pub marker: &'static str,
     /// Dashes and gaps of its line in pixels; none if it is whole.
     pub dashes: &'static [u32],
-    /// `true` if it stands out. What does not is grey.
+    /// `true` if it stands out. The others are grey.
     pub is_emphasised: bool,
 }
 

@@ -62,7 +62,7 @@ impl ScatterChart {
 
 impl Drawn for ScatterChart {
     fn chart(&self) -> Chart {
-        // What is far from zero would stand in a heap.
+        // Points far from zero would stand in a heap.
         let x = Scale::new(&self.x_title, Kind::between(self.points.iter().map(|point| point.x)));
         let y = Scale::new(&self.y_title, Kind::around(self.points.iter().map(|point| point.y)));
         let mut plot = Plot::new(&self.title, HEIGHT, x, y);

@@ -114,7 +114,7 @@ fn who_waits_hears_from_the_server() {
     assert_eq!(answers(&mut leases), []);
     leases.tick(now + ANSWER_INTERVAL);
     assert_eq!(answers(&mut leases), [(Tag(1), Ok(vec![]))]);
-    // Who waits and is not in the way is counted on for as long as it likes.
+    // A client that waits and blocks nobody keeps its session.
     leases.tick(now + 100 * SERVER_LIMIT);
     assert!(leases.client(Cooperator(1)).is_some());
     leases.ask(0, Tag(7), now);

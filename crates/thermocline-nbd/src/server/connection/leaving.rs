@@ -1,4 +1,4 @@
-//! How a client leaves: with a farewell, without one, or because the server ends the connection.
+//! The end of a connection: with a farewell, without one, or by the server.
 
 use std::time::Instant;
 

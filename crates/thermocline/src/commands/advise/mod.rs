@@ -28,7 +28,7 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
         Some(text) => Some(text.parse()?),
         None => None,
     };
-    // What is asked is known before the first hour is spent on listening.
+    // A bad question is refused before an hour is spent on listening.
     let page_bytes = page_size.map_or(PageSize::DEFAULT.bytes(), PageSize::bytes);
     let today = have.as_ref().map(|have| have::today(have, page_bytes)).transpose()?;
     let asked = asked(options, today, page_bytes)?;

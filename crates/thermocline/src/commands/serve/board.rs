@@ -119,7 +119,7 @@ struct Source {
 }
 
 impl Board {
-    /// Puts a newer snapshot up. Who reads holds no lock meanwhile, so this waits for nobody.
+    /// Puts a newer snapshot up. Readers hold no lock meanwhile, so this waits for nobody.
     pub(crate) fn post(&self, status: Status) {
         let status = Arc::new(status);
         let (posted, is_posted) = &*self.0;

@@ -278,7 +278,7 @@ pub(super) fn lock_flash<'a>(
     if path.exists() {
         return Ok(lock(path, DeviceFile::open_within, caching)?);
     }
-    // What is made below /dev is gone after a restart of the machine.
+    // A file that is made below /dev is gone after a restart of the machine.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new(".")).canonicalize().context("its folder")?;
     ensure!(

@@ -139,7 +139,7 @@ fn leave(
         engine.shard_mut().drain();
         come_to_rest(&mut engine, sign_of_life);
     }
-    // What is dirty on flash may stay so.
+    // Dirty pages of the flash may stay dirty.
     let cleaning = engine.shard().options().cleaning;
     engine.shard_mut().set_cleaning(Cleaning {
         dirty_ratio_target: 1.0,

@@ -12,8 +12,8 @@
 //!    ([`Reduction`](thermocline_engine::Reduction)), and takes the room from the volume. Then each shard forgets the
 //!    slots. So does a volume that has just started, as the server may have ended on the way.
 //!
-//! A volume that grows waits until others have given their room back: it may need that. What is wanted meanwhile comes
-//! after the change that is under way.
+//! A volume that grows waits until others have given their room back: it may need that. A size that is wanted meanwhile
+//! comes after the change that is under way.
 //!
 //! A mirrored flash changes by the same steps on both devices. No device joins it during a change, and a change waits
 //! while one does.

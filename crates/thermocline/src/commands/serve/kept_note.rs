@@ -16,7 +16,7 @@ use tracing::{Span, error, info, warn};
 use super::start::BackingAtEnd;
 use crate::note::NotePlace;
 
-/// How an engine was left.
+/// State in which an engine was left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     /// `true` if the journal is sealed: everything is durable, on disk or on flash.
@@ -163,7 +163,7 @@ impl Note {
         let said = match &known.flash {
             KnownFlash::Failed if !left.is_clean => return Ok(()),
             KnownFlash::Failed => SideFile { has_dirty: false, ..known.side_file() },
-            // What could not be acknowledged is nowhere.
+            // Writes that could not be acknowledged are nowhere.
             KnownFlash::Left => known.side_file(),
             KnownFlash::Used(_) if !left.is_orderly => return Ok(()),
             KnownFlash::Used(flash) => {

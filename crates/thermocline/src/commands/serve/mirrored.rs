@@ -21,7 +21,7 @@ use super::joining::{Members, NewMember};
 use super::shared_flash::LaneSyncs;
 use crate::note::NotedMirror;
 
-/// How often a note is tried again that could not be written.
+/// Interval at which a note that could not be written is tried again.
 pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A mirrored flash that was opened and locked.
@@ -63,7 +63,7 @@ impl Pair {
         let Wanted { paths, caching, asked } = *wanted;
         let mut whole: [Option<DeviceFile>; 2] = [None, None];
         let mut found: [Option<FoundMember>; 2] = [None, None];
-        // What is there says whether the rest may be made.
+        // The devices that exist say whether the others may be made.
         let [first, second] = paths.map(Path::exists);
         let order = if second && !first { [1, 0] } else { [0, 1] };
         for place in order {

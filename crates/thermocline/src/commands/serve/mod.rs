@@ -79,10 +79,10 @@ use self::volume::{Notes, Prepared, Seat, Served};
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
-/// How often the figures that metrics show are renewed.
+/// Interval at which the figures of the metrics are renewed.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a note that could not be written is tried again.
+/// Interval at which a note that could not be written is tried again.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 type Service = Doored<Sharded<AnyDriver>>;

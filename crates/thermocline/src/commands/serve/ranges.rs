@@ -101,7 +101,7 @@ impl Ranges {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an order to all shards. What it returns waits for their results.
+    /// Gives an order to all shards. The returned value waits for their results.
     ///
     /// # Errors
     /// If there is no room for a range that is to be pinned, or nobody could know of it later.

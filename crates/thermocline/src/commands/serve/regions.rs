@@ -44,7 +44,7 @@ impl Region {
         let is_new = found.as_ref().is_none_or(|(_, is_new)| *is_new);
         let fits =
             directory.and_then(|directory| directory.region(name).ok()).is_some_and(|range| {
-                // What is there already may have been made for more RAM than there is now.
+                // An existing region may have been made for more RAM than there is now.
                 range.end - range.start >= wanted_bytes
             });
         Ok(Self {
@@ -255,7 +255,7 @@ fn check_left_over(
 /// # Errors
 /// The volumes that are there, and how to remove them.
 pub(super) fn check_single(flash: &mut FlashDevice) -> Result<()> {
-    // What cannot be read as a directory is judged as any other flash is.
+    // A directory that cannot be read is judged as any other flash is.
     let Ok(Some(directory)) = Directory::read(flash) else { return Ok(()) };
     let names: Vec<&str> = directory.volumes().map(|(name, _)| name).collect();
     ensure!(

@@ -129,8 +129,8 @@ fn change(config: &Config, seat: &mut Seat, exports: &mut Exports<Service>) -> R
     Ok(())
 }
 
-/// Takes over what can change while clients are served; all of it, or nothing. What the first shard took
-/// over all can, because they are alike.
+/// Takes over what can change while clients are served; all of it, or nothing. All shards can take over what
+/// the first one took, because they are alike.
 pub(super) fn take_over(
     config: &Config,
     service: &mut Service,

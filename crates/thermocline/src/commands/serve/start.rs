@@ -116,7 +116,7 @@ impl BackingAtEnd {
     /// Locate the backing store, which is open if it is a file or block device.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn of(
         file: Option<&DeviceFile>,
         place: &BackingLocation,

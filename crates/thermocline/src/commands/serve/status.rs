@@ -74,7 +74,7 @@ pub(crate) struct Status {
     pub(crate) paced_requests: u64,
     /// Adaptive parameters of the policy.
     pub(crate) gauges: Vec<GaugeStatus>,
-    /// How the policy has chosen, if it lets one of several decide.
+    /// Choices of the policy, if it lets one of several decide.
     #[serde(default)]
     pub(crate) choosing: Option<ChoosingStatus>,
     /// Shares and their changes, of what moves.
@@ -87,7 +87,7 @@ pub(crate) struct Status {
     pub(crate) shadow_start_s: f64,
     /// Results of other policies.
     pub(crate) shadows: Vec<ShadowStatus>,
-    /// How the recording goes, if there is one.
+    /// Progress of the recording, if there is one.
     pub(crate) recording: Option<RecordingStatus>,
     /// The rows of [`COUNTER_FIGURES`](thermocline_engine::counters::COUNTER_FIGURES) and
     /// [`SHARD_FIGURES`](thermocline_engine::figures::SHARD_FIGURES).
@@ -205,7 +205,7 @@ pub(crate) struct ShadowStatus {
     pub(crate) adoption: Adoption,
 }
 
-/// How a policy that lets one of several decide has chosen.
+/// Choices of a policy that lets one of several decide.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChoosingStatus {
     /// The candidate that decides now.

@@ -62,7 +62,7 @@ fn after(state: u8, action: Action) -> u8 {
         Action::Serve { op: Op::Read, .. } => state,
         Action::Serve { op: Op::Write, tier, .. } => {
             let (here, old) = bits(tier);
-            // What is not there is not old either: the bits of copies are two places below.
+            // A copy that is not there is not old either: the bits of copies are two places below.
             (state | here | (state & CACHED) << 2 | DISK_OLD) & !old
         }
         Action::Copy { source, target, .. } => {
@@ -113,7 +113,7 @@ impl Contents {
 
     /// Hands all pages over to a policy that knows of none, as a driver does that lets another policy
     /// decide: what flash holds survives, the page used longest ago first, then memory is filled by
-    /// accesses in the same order. What moves in truth is appended to `out`: copies that the policy
+    /// accesses in the same order. The actual moves are appended to `out`: copies that the policy
     /// asks for and that are not there, and drops of what it does not want.
     pub(super) fn hand_over(&mut self, policy: &mut dyn Policy, out: &mut Actions) {
         for (old, tier) in [(MEMORY_OLD, Tier::RAM), (FLASH_OLD, Tier::FLASH)] {

@@ -124,8 +124,8 @@ impl Sample {
 }
 
 impl Numbers {
-    /// Numbers for the pages of a sample, and how many there are at most. What is in the sample depends
-    /// on page numbers alone, so that it is the same whatever ids a driver gives.
+    /// Numbers for the pages of a sample, and how many there are at most. The sample depends on
+    /// page numbers alone, so that it is the same whatever ids a driver gives.
     fn new(strata: Strata, geometry: &Geometry) -> (Self, u32) {
         if geometry.is_linear() {
             return (Self::Strata, strata.units_max(geometry.pages()));

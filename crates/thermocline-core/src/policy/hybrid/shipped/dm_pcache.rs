@@ -8,7 +8,7 @@
 //!   their rules, and `Documentation/admin-guide/device-mapper/dm-pcache.rst`.
 //! * State: 13 bytes per page of flash, and 4 per page that exists (none where memory is saved).
 //! * Cost: amortised O(1) per request; the worker passes all pages of flash.
-//! * Deviations: (1) Seconds are those of the clock, or of `accesses_per_second`. How often the worker works
+//! * Deviations: (1) Seconds are those of the clock, or of `accesses_per_second`. The interval of the worker
 //!   is a guess. It also works when no segment is free, where the kernel makes requests wait. (2) A segment
 //!   has 4096 pages; in caches of fewer than 64 such segments it is halved until there are as many, but not
 //!   below 16 pages. (3) There is one head of the log, where the kernel has one per processor. (4) What was

@@ -128,7 +128,7 @@ impl<const STRATEGY: u8> Client<STRATEGY> {
         if self.tier.departed.is_empty() {
             return;
         }
-        // What the measure is now matters with the next request.
+        // The next request sends the measure as it is now.
         if self.hits > 0 {
             self.tell(link);
         }
@@ -184,7 +184,7 @@ impl<const STRATEGY: u8> Ask for Client<STRATEGY> {
     }
 
     fn invalidate(&mut self, page: PageId) -> bool {
-        // What another client does comes after the access.
+        // Actions of other clients come after the access.
         self.tier.close(&mut Ignored);
         let frame = self.tier.frame_of(page);
         if frame == ABSENT {

@@ -88,7 +88,7 @@ pub(super) struct HintTable {
 impl HintTable {
     /// Create an empty table of `capacity` records.
     pub(super) fn new(pages: u32, capacity: u32, k: u32) -> Self {
-        // What could never be live needs no record: a page has one per period.
+        // More records than these could never be live: a page has one per period.
         let needed = u64::from(pages) * u64::from(k) + 1;
         let capacity = u32::try_from(needed).map_or(capacity, |needed| capacity.min(needed));
         let capacity = if k == 0 { 0 } else { capacity.min(NONE / 2) };

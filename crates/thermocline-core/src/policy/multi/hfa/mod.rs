@@ -309,7 +309,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Create a policy of some tiers. `setup` is of the whole hierarchy, or of a client's tier alone.
     fn of_part(part: Part, setup: &Setup, values: &Values) -> Self {
         let mut settings = Settings::new(values);
-        // What leaves a client must be clean, because the server may drop it.
+        // Pages that leave a client must be clean, because the server may drop them.
         settings.writes_back &= part == Part::Whole;
         let clients = setup.clients;
         let tiers: Vec<(Tier, u32)> =

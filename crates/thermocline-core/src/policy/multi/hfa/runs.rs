@@ -5,7 +5,7 @@
 //!
 //! In a queue that is sorted by hotness, hottest first and newest first among equals, a page that
 //! enters at the tail and passes all that are not hotter comes to stand before the pages of its own
-//! hotness. What is asked of the queue is who stands last. So pages of one hotness that entered one
+//! hotness. The queue is asked only for its last page. So pages of one hotness that entered one
 //! after the other are a run, whose oldest page is its last, and a heap knows the coldest run, the
 //! oldest among equals. A page enters the run that its hotness had last if a small table remembers
 //! it, or else begins one.

@@ -112,7 +112,7 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
             self.hold(access.client, page);
             self.note_gone(page);
         } else if shared != ABSENT {
-            // What came to the shared tiers on another path is renewed on the way to disk.
+            // A copy that came to the shared tiers on another path is renewed on the way to disk.
             out.copy(page, top, tiers.tier_of(shared));
         }
     }

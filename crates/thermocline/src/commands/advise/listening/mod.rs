@@ -153,7 +153,7 @@ impl Target {
         recorder.end()?;
         let end = done?;
         if let End::Heard = end {
-            // What it printed last.
+            // Its last output.
             while let Ok(piece) = pieces.recv_timeout(LOOK) {
                 hearing.piece(&piece)?;
             }

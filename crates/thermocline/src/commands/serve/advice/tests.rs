@@ -165,7 +165,7 @@ fn what_cannot_be_compared_is_said() {
     assert!(advice(&history, &status).sentences[0].contains("flash is not in use"));
 }
 
-/// How often the range holds the truth, of 1000 windows of so many blocks whose noise is correlated.
+/// Return the part of 1000 windows, of that many blocks with correlated noise, whose range holds the truth.
 fn coverage(blocks: usize, correlation: f64) -> f64 {
     let mut random = SplitMix64::new(7);
     let mut held = 0;

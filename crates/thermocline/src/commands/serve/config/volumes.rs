@@ -21,7 +21,7 @@ use crate::bytes::Bytes;
 /// The configuration of a server: one export, or several volumes.
 #[derive(Clone, Debug)]
 pub(crate) struct Volumes {
-    /// One configuration per volume, as if it were alone. What volumes share is the same in all.
+    /// One configuration per volume, as if it were alone. Settings that volumes share are the same in all.
     each: Vec<Config>,
     are_named: bool,
     /// RAM and flash for all together.

@@ -28,7 +28,7 @@ const FRAME_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs that wait for other shards, at most: 4 MiB.
 const WAITING_RUNS_MAX: usize = 64 * BATCH_RUNS;
 
-/// How far the writer is.
+/// Progress of the writer.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     written_bytes: AtomicU64,

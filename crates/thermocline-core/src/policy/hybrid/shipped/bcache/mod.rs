@@ -1,6 +1,6 @@
 //! bcache: a log of buckets on flash, which leave as a whole.
 //!
-//! What is read from the disk or written is appended to the open bucket of its task. Space is made by
+//! Pages that are read from the disk or written are appended to the open bucket of its task. Space is made by
 //! invalidating whole buckets that hold nothing dirty, the least recently read ones first. Long sequential
 //! runs go past the cache. In mode writeback, writes stay on flash while few buckets are in use, and go to
 //! the disk in the order of their addresses.

@@ -116,8 +116,8 @@ impl Regions {
         slot.is_some()
     }
 
-    /// Appends a page. What leaves for it is dropped, also from RAM, where it was read to, unless it is kept
-    /// there.
+    /// Appends a page. Pages that leave for it are dropped, also from RAM, if they were read to it, unless
+    /// they are kept there.
     pub(super) fn append(
         &mut self,
         page: PageId,
