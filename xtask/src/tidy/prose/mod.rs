@@ -135,7 +135,16 @@ mod tests {
 
     #[test]
     fn only_the_first_sentence_is_a_summary() {
-        assert_eq!(faults("a.rs", "/// Size in pages. What follows is free.\nfn f() {}\n"), "");
+        let text = "/// Return the size. Pages that follow are free.\nfn f() {}\n";
+        assert_eq!(faults("a.rs", text), "");
+    }
+
+    #[test]
+    fn a_noun_clause_is_no_subject_anywhere() {
+        for text in ["/// Size. What follows is free.\nfn f() {}\n", "// What follows is free.\n"] {
+            assert!(faults("a.rs", text).contains("What follows is free."), "{text}");
+        }
+        assert_eq!(faults("a.rs", "// What follows?\nfn f() {}\n"), "");
     }
 
     #[test]
