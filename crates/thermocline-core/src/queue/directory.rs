@@ -47,7 +47,7 @@ pub struct Table(Vec<u32>);
 /// The check that a page lies within the table is also the choice between table and index, so that
 /// the index costs little where there is a table.
 ///
-/// * State: 4 bytes per page that exists; or 7 per page that the queue can hold.
+/// * State: 4 bytes per page that exists; or 6 per page that the queue can hold.
 #[derive(Clone, Debug)]
 pub struct Directory {
     /// Per page: its place, or `u32::MAX`. Empty if there is an index.

@@ -1,6 +1,6 @@
 //! Pages in the numbered frames of a cache.
 //!
-//! * State: 4 bytes per page that exists, or, sparse, 7 per frame; 4 bytes per frame.
+//! * State: 4 bytes per page that exists, or, sparse, 6 per frame; 4 bytes per frame.
 //! * Cost: O(1) per change.
 
 use alloc::vec;

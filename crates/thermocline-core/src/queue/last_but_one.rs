@@ -7,7 +7,7 @@
 //! slot has two names in the log, which take turns: a use makes the name of the last but one the
 //! newest, and the other name, which stood for the last use, stands for the last but one.
 //!
-//! * State: 48 bytes per slot; sparse, 25.
+//! * State: 48 bytes per slot; sparse, 24.
 //! * Cost: amortised O(1) per change.
 
 use super::Recency;

@@ -9,7 +9,7 @@
 //! Each page carries one byte of state, which the policy defines but for its lowest bit: that is
 //! [`PRESENT`].
 //!
-//! * State: 4 bytes per page that exists, or, sparse, 7 per page that the queues can hold together; 5
+//! * State: 4 bytes per page that exists, or, sparse, 6 per page that the queues can hold together; 5
 //!   bytes per entry, and the entries that [`Use`] says per page that a queue can hold.
 //! * Cost: every change amortised O(1); a search passes 8 entries a step.
 

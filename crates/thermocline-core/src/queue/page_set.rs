@@ -13,7 +13,7 @@ use crate::{Ids, Indexing};
 /// The check that a page lies within the bits is also the choice between bits and index, so that the
 /// index costs nothing where there are bits.
 ///
-/// * State: a bit per page that exists; or, sparse, 7 bytes per page that the set can hold.
+/// * State: a bit per page that exists; or, sparse, 6 bytes per page that the set can hold.
 #[derive(Clone, Debug)]
 pub struct PageSet {
     /// 64 pages a word. Empty if there is an index.

@@ -16,7 +16,7 @@
 //! takes the class out of the union of a chunk in which it found none.
 //!
 //! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold; sparse, none and
-//!   15.
+//!   14.
 //! * Cost: touch and removal amortised O(1); a search passes 8 entries a step, or 4096 where the
 //!   class is absent.
 

@@ -2,7 +2,7 @@
 //!
 //! A page that leaves, from wherever, leaves a hole, which is freed when its turn comes.
 //!
-//! * State: 4 bytes per page that exists, or, sparse, 7 per slot; 4 bytes and the value per slot, rounded
+//! * State: 4 bytes per page that exists, or, sparse, 6 per slot; 4 bytes and the value per slot, rounded
 //!   up to a multiple of 4.
 //! * Cost: O(1) per change, amortised where holes are squeezed out.
 

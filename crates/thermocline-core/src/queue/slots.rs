@@ -1,7 +1,7 @@
 //! Numbers for the pages that are kept, so that what is known of them takes tables as long as these
 //! are many, however many exist.
 //!
-//! * State: 4 bytes per page that exists, or, sparse, 7 per page that can be kept; 4 bytes per page
+//! * State: 4 bytes per page that exists, or, sparse, 6 per page that can be kept; 4 bytes per page
 //!   that can be kept.
 //! * Cost: O(1) per change.
 

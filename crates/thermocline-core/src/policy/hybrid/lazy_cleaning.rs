@@ -9,7 +9,7 @@
 //! * Source: Do, Zhang, Patel, `DeWitt`, Naughton, Halverson, *Turbocharging DBMS Buffer Pool Using
 //!   SSDs*, SIGMOD 2011.
 //! * State: 8 bytes per page that exists (none where memory is saved), and 4 to 10 more for LC unless
-//!   pages are those of a device; 20 bytes per page in memory (15), 52 per page of flash (34).
+//!   pages are those of a device; 20 bytes per page in memory (14), 52 per page of flash (33).
 //! * Cost: amortised O(1) per access, and per page cleaned.
 //! * Deviations: (1) an access is random unless its page number follows that of the previous miss
 //!   in memory. (2) Cleaning starts with the dirty page that would be the next victim and takes the

@@ -7,7 +7,7 @@
 //!
 //! * Source: baselines. Inclusion schemes of Koltsidas and Viglas, *Designing a Flash-Aware
 //!   Two-Level Cache*, ADBIS 2011.
-//! * State: 4 bytes per page that exists (none where memory is saved), 20 bytes (15) per cached page.
+//! * State: 4 bytes per page that exists (none where memory is saved), 20 bytes (14) per cached page.
 //! * Cost: amortised O(1) per access.
 //! * Deviations: (1) the published schemes leave the replacement open; here both tiers follow one
 //!   order, so that memory hits are those of an LRU of memory's size, and all hits those of an LRU

@@ -9,7 +9,7 @@
 //! * Source: Canim, Mihaila, Bhattacharjee, Ross, Lang, *SSD Bufferpool Extensions for Database
 //!   Systems*, PVLDB 3, 2010; ageing as in Lv et al., CIKM 2013, section 2.
 //! * State: 8 bytes per page that exists (none where memory is saved), and 4 more unless pages are those
-//!   of a device; 20 bytes per page in memory (15), 20 per page of flash (27), 16 per extent, and up to
+//!   of a device; 20 bytes per page in memory (14), 20 per page of flash (26), 16 per extent, and up to
 //!   40 (25) more per extent on flash.
 //! * Cost: O(1) per miss, amortised O(log e) for e extents on flash where it changes flash; a halving
 //!   costs O(e).

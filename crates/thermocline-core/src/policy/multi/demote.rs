@@ -5,9 +5,9 @@
 //!
 //! * Source: Wong and Wilkes, *My cache or yours? Making storage more exclusive*, USENIX ATC 2002.
 //! * State: with `remove` and one client 4 bytes per page that exists and 20 per cached page; sparse,
-//!   none and 13. Otherwise, for the first tiers twice, since the server's half notes what clients hold:
+//!   none and 14. Otherwise, for the first tiers twice, since the server's half notes what clients hold:
 //!   4 bytes per page that exists and tier, 20 per page of the first tiers and 10 per page of the
-//!   others; sparse, none, 15 and 14.
+//!   others; sparse, none, 14 and 13.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) by default a page leaves the tier where it was hit; in the authors' simulator
 //!   it stays, as next (`mru`) or last (`lru`) to be evicted, and so does what is read from disk.

@@ -9,7 +9,7 @@
 //!
 //! * Source: baseline.
 //! * State: 4 bytes per page that exists and tier, 20 bytes per page of the first tiers and 10 per page
-//!   of the others; sparse, none, 15 and 14.
+//!   of the others; sparse, none, 14 and 13.
 //! * Cost: O(tiers) per access; a victim O(tiers).
 //! * Deviations: (1) a tier smaller than one above limits it, as that one may hold no more. (2) A
 //!   write renews the copies of all tiers and the disk's, and counts as a read in their orders.

@@ -5,7 +5,7 @@
 //! moves no page in the order, but the end of a tier.
 //!
 //! * Source: see [`demote`](super::demote).
-//! * State: 4 bytes per page that exists, 20 bytes per cached page; sparse, none and 15.
+//! * State: 4 bytes per page that exists, 20 bytes per cached page; sparse, none and 14.
 //! * Cost: amortised O(tiers) per access.
 //! * Deviations: see [`demote`](super::demote).
 

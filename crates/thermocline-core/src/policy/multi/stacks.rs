@@ -2,7 +2,7 @@
 //!
 //! * Source: none; what caches that duplicate pages have in common.
 //! * State: 4 bytes per page that exists and tier, 20 bytes per page of the first tiers and 10 per page
-//!   of the others; sparse, none, 15 and 14.
+//!   of the others; sparse, none, 14 and 13.
 //! * Cost: amortised O(1) per change, O(tiers) to find a page.
 //! * Deviations: none.
 

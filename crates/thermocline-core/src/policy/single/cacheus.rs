@@ -8,7 +8,7 @@
 //! as in LeCaR; how fast weights move is learned by hill climbing on the hit ratio.
 //!
 //! * Source: Rodriguez et al., *Learning Cache Replacement with CACHEUS*, FAST 2021, section 4.
-//! * State: 20 bytes per page that exists, 56 to 96 bytes per cached page; sparse, none and 117.
+//! * State: 20 bytes per page that exists, 56 to 96 bytes per cached page; sparse, none and 115.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: where the paper leaves details open, as the authors' program: (1) SR begins with
 //!   1 % of the cache; the first pages fill R; (2) a miss leaves R one page short of its length; (3)

@@ -4,8 +4,8 @@
 //! * Source: Vietri et al., *Driving Cache Replacement with ML-based LeCaR*, HotStorage 2018,
 //!   algorithms 1 and 2; Rodriguez et al., *Learning Cache Replacement with CACHEUS*, FAST 2021,
 //!   section 4.
-//! * State: 16 bytes and a bit per page that exists, 16 to 56 bytes per cached page; sparse, 29 bytes
-//!   per page of the cache and the histories, 37 per cached page.
+//! * State: 16 bytes and a bit per page that exists, 16 to 56 bytes per cached page; sparse, 28 bytes
+//!   per page of the cache and the histories, 36 per cached page.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: those of the two policies.
 

@@ -5,7 +5,7 @@
 //! choose a page that the cache does not hold, nothing changes, and `chose_wrong` reports it to them.
 //!
 //! * Source: none; the caller's. The set of hooks is that of libCacheSim's plug-ins.
-//! * State: one bit per page that exists; sparse, 7 bytes per cached page. The caller's besides.
+//! * State: one bit per page that exists; sparse, 6 bytes per cached page. The caller's besides.
 //! * Cost: the caller's.
 //! * Deviations: none.
 

@@ -6,7 +6,7 @@
 //!
 //! * Source: Vietri et al., *Driving Cache Replacement with ML-based LeCaR*, HotStorage 2018,
 //!   algorithms 1 and 2.
-//! * State: 20 bytes per page that exists, 56 to 96 bytes per cached page; sparse, none and 117.
+//! * State: 20 bytes per page that exists, 56 to 96 bytes per cached page; sparse, none and 115.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: where the paper is silent, as the authors' program: (1) each history holds half as
 //!   many pages as the cache; (2) a page both experts would evict goes to no history; (3) a page that

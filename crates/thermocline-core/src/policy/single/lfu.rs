@@ -10,7 +10,7 @@
 //!
 //! * Source: the classical algorithm; aging: Arlitt et al., *Evaluating Content Management Techniques
 //!   for Web Proxy Caches*, ACM SIGMETRICS Performance Evaluation Review 27(4), 2000 (LFU-DA).
-//! * State: 20 bytes per page that exists, up to 42 bytes per cached page; sparse, none and 60.
+//! * State: 20 bytes per page that exists, up to 42 bytes per cached page; sparse, none and 59.
 //! * Cost: amortised O(1) per hit and O(log n) per miss; O(1) as long as a page that was referenced
 //!   once is evicted and there is no aging.
 //! * Deviations: (1) Of equal pages the least recently used is evicted, as the authors of LFU-DA do

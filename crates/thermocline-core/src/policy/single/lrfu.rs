@@ -10,7 +10,7 @@
 //!
 //! * Source: Lee et al., *LRFU: A Spectrum of Policies that Subsumes the Least Recently Used and
 //!   Least Frequently Used Policies*, IEEE Trans. Computers 50(12), 2001, section 3.
-//! * State: 16 bytes per page that exists, 20 to 40 bytes per cached page; sparse, none and 54.
+//! * State: 16 bytes per page that exists, 20 to 40 bytes per cached page; sparse, none and 53.
 //! * Cost: O(1) per hit, amortised O(log n) per eviction.
 //! * Deviations: (1) One heap with lazy keys stands for the paper's heap and list; the victims are
 //!   the same. (2) Of equal sums, the one referenced longer ago leaves; the paper does not say. (3)

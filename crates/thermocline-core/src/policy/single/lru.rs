@@ -1,7 +1,7 @@
 //! LRU: evict the page whose last reference is longest ago. The baseline without flash.
 //!
 //! * Source: the classical algorithm; as the memory of all buffer-pool papers here.
-//! * State: 4 bytes per page that exists, 20 bytes per cached page; sparse, none and 15.
+//! * State: 4 bytes per page that exists, 20 bytes per cached page; sparse, none and 14.
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none.
 

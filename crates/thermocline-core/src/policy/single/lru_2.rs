@@ -7,7 +7,7 @@
 //! * Source: O'Neil, O'Neil, Weikum, *The LRU-K Page Replacement Algorithm for Database Disk
 //!   Buffering*, SIGMOD 1993, section 2 and figure 2.1, with K = 2.
 //! * State: 32 bytes per page that exists, up to 40 bytes per cached page; with correlated periods 4 and
-//!   20 bytes more. Sparse, 52 bytes per page that is known, 27 per cached page and 13 more.
+//!   20 bytes more. Sparse, 51 bytes per page that is known, 26 per cached page and 13 more.
 //! * Cost: amortised O(1) per hit, O(log n) per miss.
 //! * Deviations: (1) Time is counted in references, the paper's in seconds. (2) The paper leaves the
 //!   order of pages with one known reference to a subsidiary policy, and names LRU: it is LRU. (3)

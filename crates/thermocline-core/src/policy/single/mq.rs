@@ -6,7 +6,7 @@
 //!
 //! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
 //!   Caches*, USENIX 2001.
-//! * State: 32 bytes per page that exists; sparse, 46 per page of the cache and the histories.
+//! * State: 32 bytes per page that exists; sparse, 45 per page of the cache and the histories.
 //! * Cost: O(queues) per reference.
 //! * Deviations: (1) The life time is the paper's peak temporal distance: of the distances between
 //!   two uses that are greater than the cache, the most frequent one. The paper does not say how to

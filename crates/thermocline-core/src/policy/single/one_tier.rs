@@ -5,7 +5,7 @@
 //! passes through memory: it is read or written at the disk.
 //!
 //! * Source: none; the algorithm's.
-//! * State: the algorithm's, and one bit per page that exists; sparse, 7 bytes per cached page.
+//! * State: the algorithm's, and one bit per page that exists; sparse, 6 bytes per cached page.
 //! * Cost: the algorithm's.
 //! * Deviations: (1) it may be set up above a flash tier, which it leaves empty: so it stands as
 //!   the "no flash" line in a comparison over flash sizes.

@@ -3,7 +3,7 @@
 //!
 //! * Source: `OpenZFS` 2.4.99, `module/zfs/arc.c` (changes d1f290f1, pull request 18093, 62ca8f72), by a
 //!   description of their rules, and `zfs(4)`.
-//! * State: 8 bytes per page of flash and 4 per page that exists (11 and none where memory is saved); with
+//! * State: 8 bytes per page of flash and 4 per page that exists (10 and none where memory is saved); with
 //!   markers 20 bytes per page of memory besides.
 //! * Cost: O(1) per access; a feed passes at most its headroom in each of two lists.
 //! * Deviations: those of the module above.

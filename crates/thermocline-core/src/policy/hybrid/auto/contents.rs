@@ -1,7 +1,7 @@
 //! Contents of memory and flash, and their handover from one policy to another.
 //!
 //! * Source: this project; a restart hands over its survivors in the same way.
-//! * State: 15 bytes per cached page, sparse.
+//! * State: 14 bytes per cached page, sparse.
 //! * Cost: O(1) per action; a handover takes time in proportion to the cached pages.
 //! * Deviations: none.
 

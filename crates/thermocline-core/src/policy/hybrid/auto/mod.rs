@@ -9,7 +9,7 @@
 //! * Source: this project. Miniatures: Waldspurger, Saemundsson, Ahmad, Park, *Cache Modeling and
 //!   Optimization using Miniature Simulations*, USENIX ATC 2017, sections 3 and 5; the sequential test:
 //!   Page, *Continuous Inspection Schemes*, Biometrika 41, 1954.
-//! * State: that of the candidate in force; 15 bytes per cached page, sparse, for what is handed over (20,
+//! * State: that of the candidate in force; 14 bytes per cached page, sparse, for what is handed over (20,
 //!   and 4 per page that exists, in tables); that of all candidates at the rate of the sample, and 5 KiB
 //!   each. Where page ids are not page numbers, 4 bytes per page that exists.
 //! * Cost: that of the candidate in force and O(1) per access; for a sampled page, that of every candidate

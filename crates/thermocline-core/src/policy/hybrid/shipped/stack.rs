@@ -5,7 +5,7 @@
 //! without one, every access is a request.
 //!
 //! * Source: none; what all caches of the block layer share.
-//! * State: the page cache 20 bytes per page of RAM, and 4 per page that exists (15 and none where
+//! * State: the page cache 20 bytes per page of RAM, and 4 per page that exists (14 and none where
 //!   memory is saved).
 //! * Cost: that of the cache below.
 //! * Deviations: (1) The page cache is LRU over clean and dirty pages, and has no writeback by time. (2)

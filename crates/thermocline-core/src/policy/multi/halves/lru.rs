@@ -1,7 +1,7 @@
 //! The half of a client: an LRU, whose victims are demoted or dropped.
 //!
 //! * Source: Wong and Wilkes, USENIX ATC 2002; Zhou, Philbin, Li, USENIX 2001: both have an LRU there.
-//! * State: 4 bytes per page that exists, 20 bytes per page of the tier; sparse, none and 15.
+//! * State: 4 bytes per page that exists, 20 bytes per page of the tier; sparse, none and 14.
 //! * Cost: amortised O(1) per access.
 //! * Deviations: none.
 

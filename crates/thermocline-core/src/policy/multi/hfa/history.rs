@@ -2,7 +2,7 @@
 //!
 //! * Source: Wu, He, Cao, Xie, *Hint-K*, ICPP 2010; TPDS 25(3), 2014, as used by Meng et al.,
 //!   JCST 32(2), 2017, Algorithm 6.
-//! * State: 16 bytes per page that exists; sparse, 28 per page that is cached or has a history of moves.
+//! * State: 16 bytes per page that exists; sparse, 27 per page that is cached or has a history of moves.
 //! * Cost: O(K).
 //! * Deviations: the formula and the bound on histories are those of [`khv`](crate::policy::multi::khv).
 

@@ -12,7 +12,7 @@
 //!   I/O Performance of Multilevel Cache Storage Systems*, JCST 32(2), 2017; it builds on Demote
 //!   (Wong and Wilkes, USENIX ATC 2002), Promote (Gill, FAST 2008) and Hint-K (Wu et al., ICPP 2010).
 //! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 16 for its
-//!   moves; sparse, the first two and 11 more per page that is cached or has a hint, and 28 per page
+//!   moves; sparse, the first two and 11 more per page that is cached or has a hint, and 27 per page
 //!   that is cached or has a history of moves; 64 bytes per cached page, one cache line; 4 more and 44 per
 //!   hotness in a second queue if D-HFA sorts that; for P-HFA 44 more, for H-HFA 56 and 44 per hint value
 //!   in a second queue; 16 per recent hit, at most two of them per cached page; 20 per record that

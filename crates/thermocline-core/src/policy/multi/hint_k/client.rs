@@ -6,7 +6,7 @@
 //!
 //! * Source: Wu, He, Cao, Xie, *Hint-K*, ICPP 2010, as used by Meng et al., JCST 32(2), 2017,
 //!   Algorithm 6.
-//! * State: 8 bytes per page that exists, 24 per page of the tier; sparse, 43 per page of the tier.
+//! * State: 8 bytes per page that exists, 24 per page of the tier; sparse, 42 per page of the tier.
 //! * Cost: O(log n) per access.
 //! * Deviations: none.
 

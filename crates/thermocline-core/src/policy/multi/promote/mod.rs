@@ -7,7 +7,7 @@
 //!
 //! * Source: Gill, *On Multi-level Exclusive Caching: Offline Optimality and Why Promotions Are
 //!   Better Than Demotions*, FAST 2008: PROMOTE over LRU.
-//! * State: 20 bytes per page that exists, for each client and once more; sparse, 33 bytes per cached page;
+//! * State: 20 bytes per page that exists, for each client and once more; sparse, 32 bytes per cached page;
 //!   40 bytes per tier.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) a tier compares the lives when a request reaches it; see the conditions of

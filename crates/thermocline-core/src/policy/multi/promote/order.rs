@@ -1,7 +1,7 @@
 //! Pages of some tiers, each in one of them at most, by their last use.
 //!
 //! * Source: see the policy.
-//! * State: 20 bytes per page that exists; sparse, 33 bytes per page of the tiers.
+//! * State: 20 bytes per page that exists; sparse, 32 bytes per page of the tiers.
 //! * Cost: O(1) per change.
 //! * Deviations: none.
 

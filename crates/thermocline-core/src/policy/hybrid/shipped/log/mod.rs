@@ -9,7 +9,7 @@
 //! * Source: `CacheLib` 278ffc74, `cachelib/navy/block_cache/`, `cachelib/navy/admission_policy/`,
 //!   `cachelib/allocator/`; foyer 165cde3d, `foyer-storage/src/engine/block/`, `foyer/src/hybrid/cache.rs`;
 //!   by a description of their rules.
-//! * State: that of the algorithm in RAM, 10 bytes per page of flash, a bit or two per page that exists (7
+//! * State: that of the algorithm in RAM, 10 bytes per page of flash, a bit or two per page that exists (6
 //!   bytes per page of RAM where memory is saved).
 //! * Cost: amortised O(1) per access; `foyer` looks at all regions to choose one.
 //! * Deviations: (1) RAM is LRU, without `CacheLib`'s refresh time of 60 s and foyer's pool of high priority,
