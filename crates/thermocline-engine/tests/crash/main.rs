@@ -138,7 +138,7 @@ const KINDS: [Kind; 16] = [
         name: "a_mirrored_flash_that_grows_loses_nothing",
         plan: Plan::mirrored_growth,
         run: mirror::run,
-        part: 1,
+        part: 3,
     },
     Kind {
         name: "a_start_is_refused_or_serves_the_newest",
@@ -246,7 +246,7 @@ fn a_mirrored_flash_that_grows_loses_nothing() {
     let growth::Changes { grown, shrunk } = &growth::OF_TWO;
     let [grown, shrunk] = [grown, shrunk].map(|changes| changes.load(Ordering::Relaxed));
     let is_one_seed = number("THERMOCLINE_SEED").is_some();
-    assert!(is_one_seed || (grown > 100 && shrunk > 30), "{grown}, {shrunk}");
+    assert!(is_one_seed || (grown > 30 && shrunk > 10), "{grown}, {shrunk}");
 }
 
 #[test]
