@@ -30,7 +30,7 @@ export class Figure {
   /** The looks that the keys were made of. */
   private keysOf = "";
   private readonly hide = make("input", { type: "checkbox" });
-  private readonly rest = make("label", { class: "rest" }, this.hide, " Hide what is grey");
+  private readonly rest = make("label", { class: "rest" }, this.hide, " Hide grey series");
 
   constructor(
     private readonly element: HTMLElement,

@@ -65,7 +65,7 @@ fn add_trade_off(report: &mut Report, summaries: &[Summary]) {
         is_trade_off.then(|| (sizes_in_bytes(group[0]), vec![chart.chart()]))
     });
     let title =
-        "What less waiting costs in flash writes; lines join what no other policy beats in both";
+        "I/O time and flash writes; a line joins the policies that no other one beats in both";
     report.figure(Figure { title: title.into(), choices: choices.collect() });
 }
 

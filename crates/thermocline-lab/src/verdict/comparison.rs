@@ -181,10 +181,7 @@ mod tests {
         let runs = [at(80, 500.0, 400.0), at(20, 700.0, 900.0), at(40, 600.0, 601.0)].concat();
         let found = verdict(&runs);
         assert!(found[0].starts_with("lc needs the least I/O time with RAM 40 KiB and flash 320 KiB: 0.4 s, 20 % less than hat"), "{found:?}");
-        assert_eq!(
-            found[1],
-            "At other sizes the answer is another: hat with RAM 40 KiB and flash 80 KiB."
-        );
+        assert_eq!(found[1], "Best at other sizes: hat with RAM 40 KiB and flash 80 KiB.");
         let found = verdict(&[at(80, 500.0, 400.0), at(20, 900.0, 700.0)].concat());
         assert!(
             found[0].starts_with("lc needs the least I/O time at both sizes: with"),

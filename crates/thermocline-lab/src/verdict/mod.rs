@@ -102,8 +102,7 @@ fn flips<Run: Ranked>(rankings: &[Ranking<'_, Run>]) -> Option<String> {
             format!("{} with {}", best.name(), best.sizes())
         })
         .collect();
-    (!others.is_empty())
-        .then(|| format!("At other sizes the answer is another: {}.", listed(&others)))
+    (!others.is_empty()).then(|| format!("Best at other sizes: {}.", listed(&others)))
 }
 
 /// Describe the items that are as good as the best.

@@ -176,6 +176,7 @@ fn a_member_is_no_flash_of_its_own() {
     cache.unset("flash.mirror");
     cache.refused(&[], &["one of the two devices of a mirrored flash"]);
     cache.set("flash.mirror", "flash.img");
+    cache.refused(&["--check"], &["`flash.path` and `flash.mirror`", "was given twice"]);
     cache.refused(&[], &["was given twice"]);
 }
 

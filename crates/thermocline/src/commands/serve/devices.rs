@@ -250,6 +250,31 @@ pub(super) fn lock(
     })
 }
 
+/// Check that a configuration names no device twice.
+///
+/// # Errors
+/// Two keys that lead to one file or device.
+pub(super) fn check_distinct(config: &Config) -> Result<()> {
+    let flash = config.flash.as_ref();
+    let given = [
+        ("backing.path", config.backing.path.as_deref()),
+        ("flash.path", flash.map(|flash| &*flash.path)),
+        ("flash.mirror", flash.and_then(|flash| flash.mirror.as_deref())),
+    ];
+    let given = given.into_iter().filter_map(|(key, path)| Some((key, path?)));
+    let given: Vec<(&str, &Path)> = given.collect();
+    for (place, &(key, path)) in given.iter().enumerate() {
+        let is_it = |other: &Path| path == other || is_same_device(path, other);
+        if let Some((other_key, _)) = given[..place].iter().find(|(_, other)| is_it(other)) {
+            bail!(
+                "`{other_key}` and `{key}`: `{}` was given twice: name another device",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Return `true` if two paths lead to one file or device.
 pub(super) fn is_same_device(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {

@@ -105,6 +105,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
             config.vhost_user.as_ref().map(VhostUserSection::access).transpose()?;
             if options.check {
                 config.try_policy()?;
+                devices::check_distinct(config)?;
             }
             shadows::options(config)
         };
