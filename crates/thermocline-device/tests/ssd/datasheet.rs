@@ -12,9 +12,8 @@ const TOLERANCE: f64 = 0.15;
 /// Bytes of a sequential request.
 const SEQUENTIAL_BYTES: u32 = 128 << 10;
 
-/// Return the same drive with fewer and smaller blocks, so that it is soon filled. The spare area
-/// beyond the blocks that every plane keeps empty stays the same share, and so does the write
-/// amplification.
+/// Return a drive with fewer and smaller blocks, which fills quickly. Its share of spare area, without the
+/// blocks that every plane keeps empty, is that of `config`, and so is its write amplification.
 fn small(config: &SsdConfig) -> SsdConfig {
     const BLOCKS: u32 = 40;
     // Free blocks, and on average half of the open ones for the host and for copies.
