@@ -24,9 +24,9 @@ pub(crate) fn json(words: &[&str]) -> Value {
     serde_json::from_str(&text(words)).unwrap()
 }
 
-/// Check that a command fails, prints nothing, and says all of `parts`.
+/// Check that a command fails, prints nothing, and says all of `parts`; return what it says.
 #[track_caller]
-pub(crate) fn fails(words: &[&str], parts: &[&str]) {
+pub(crate) fn fails(words: &[&str], parts: &[&str]) -> String {
     let output = thermocline(words);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "{words:?} succeeded");
@@ -35,4 +35,5 @@ pub(crate) fn fails(words: &[&str], parts: &[&str]) {
     for part in parts {
         assert!(errors.contains(part), "{words:?}: {part:?} is not in: {errors}");
     }
+    errors
 }
