@@ -136,7 +136,7 @@ fn a_device_that_fails_while_the_flash_grows_leaves_the_other_one() {
     cache.set("flash.mirror", "new.img");
     // A device that joins is as large as the other one has become.
     let engine = cache.start_with(&["--resilver"]);
-    check(&engine, &models);
+    recover(&engine, &mut models);
     is_mirrored_again(&engine);
     engine.kill();
     std::fs::remove_file(cache.path("flash.img")).unwrap();
