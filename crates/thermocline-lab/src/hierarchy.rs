@@ -9,6 +9,7 @@ use thermocline_core::{Admission, Clients, hotness};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::ssd::SsdConfig;
 use thermocline_device::{Catalogue, Device};
+use thermocline_trace::text_file;
 
 use crate::parameters::{Owner, Parameters};
 use crate::placing::Chosen;
@@ -134,7 +135,7 @@ pub(crate) fn find_among(own: &[PolicyEntry], name: &str) -> Result<PolicyEntry,
 pub fn catalogue(file: Option<&Path>) -> Result<Catalogue, LabError> {
     let mut catalogue = Catalogue::default();
     if let Some(path) = file {
-        let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+        let text = text_file::read(path).map_err(|error| LabError::file(path, error))?;
         catalogue.add_toml(&text).map_err(|error| LabError::file(path, error))?;
     }
     Ok(catalogue)
@@ -147,8 +148,7 @@ pub fn catalogue(file: Option<&Path>) -> Result<Catalogue, LabError> {
 pub fn find_ssd(drive: &DriveSpec) -> Result<SsdConfig, LabError> {
     match drive {
         DriveSpec::File(path) => {
-            let file =
-                std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+            let file = text_file::read(path).map_err(|error| LabError::file(path, error))?;
             let config =
                 SsdConfig::from_toml(&file).map_err(|error| LabError::file(path, error))?;
             config.validate().map_err(|error| LabError::file(path, error))?;

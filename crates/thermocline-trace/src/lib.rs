@@ -72,6 +72,7 @@ pub mod stats;
 mod table;
 mod table_reader;
 pub mod text;
+pub mod text_file;
 mod volumes;
 mod waiting;
 

@@ -19,7 +19,7 @@ use thermocline_papers::Take;
 use thermocline_trace::{
     AddressSpace, CompiledTrace, FileTable, Mapping, Objects, OnlyVolumes, PageSize, Part,
     PartOptions, ReadCounts, ReadOptions, Reader, Request, Requests, SampledTrace, Sampling,
-    Series, TraceError, VolumeOf,
+    Series, TraceError, VolumeOf, text_file,
 };
 
 use crate::arguments::{
@@ -347,7 +347,7 @@ pub(crate) fn mapping(options: &ColumnOptions) -> Result<Option<Mapping>> {
     let Some(columns) = &options.columns else { return Ok(None) };
     let mut spec = ColumnsSpec { columns: columns.clone(), ..ColumnsSpec::default() };
     if Path::new(columns).extension().is_some_and(|extension| extension == "toml") {
-        let text = std::fs::read_to_string(columns)
+        let text = text_file::read(Path::new(columns))
             .with_context(|| format!("--columns {columns}: cannot read the file"))?;
         spec = toml::from_str(&text).with_context(|| format!("--columns {columns}"))?;
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Serialize;
+use thermocline_trace::text_file;
 
 use super::manifest::{Dataset, Entry, Manifest, Ops, Split};
 use crate::{LabError, Watch};
@@ -78,8 +79,8 @@ impl Manifest {
     /// # Errors
     /// If the trace's keys are not on lines of their own, or the file cannot be written.
     pub fn fill(&self, checked: &[Checked]) -> Result<usize, LabError> {
-        let text = std::fs::read_to_string(&self.path)
-            .map_err(|error| LabError::file(&self.path, error))?;
+        let text =
+            text_file::read(&self.path).map_err(|error| LabError::file(&self.path, error))?;
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut added = 0;
         // From the last line on, so that the numbers of earlier lines stay.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thermocline_core::Nanos;
 use thermocline_trace::generate::{Options, Pattern, Shift};
-use thermocline_trace::{PageSize, TraceError};
+use thermocline_trace::{PageSize, TraceError, text_file};
 
 use crate::LabError;
 use crate::sweep::places::Step::{At, Key};
@@ -238,7 +238,7 @@ impl Manifest {
     /// # Errors
     /// [`LabError::File`] that says what is wrong, and where.
     pub fn read(path: &Path, root: Option<&Path>) -> Result<Self, LabError> {
-        let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+        let text = text_file::read(path).map_err(|error| LabError::file(path, error))?;
         Self::parse(&text, path, root)
     }
 

@@ -10,7 +10,7 @@ use thermocline_core::Clients;
 use thermocline_core::config::Given;
 use thermocline_core::hotness::registry::IdentifierEntry;
 use thermocline_core::registry::{self, PolicyEntry};
-use thermocline_trace::{Mapping, Objects, PageSize, TimeUnit, TraceError, VolumeOf};
+use thermocline_trace::{Mapping, Objects, PageSize, TimeUnit, TraceError, VolumeOf, text_file};
 
 use super::options::{GivenOption, WithOptions};
 use super::places::Step::{At, Key};
@@ -162,7 +162,7 @@ impl Sweep {
     /// # Errors
     /// [`LabError::File`] that says what is wrong, and where.
     pub fn read(path: &Path) -> Result<Self, LabError> {
-        let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+        let text = text_file::read(path).map_err(|error| LabError::file(path, error))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Self::parse(&text, folder).map_err(|error| LabError::file(path, error))
     }

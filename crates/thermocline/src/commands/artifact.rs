@@ -2,7 +2,6 @@
 //! right.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use thermocline_lab::corpus::{
     Difference, DifferenceKind, Manifest, Plan, TraceOutcome, Verification, VerifiedTrace,
     VerifySettings, results,
 };
+use thermocline_trace::text_file;
 
 use super::corpus::{processors, request};
 use crate::arguments::{ArtifactOptions, CorpusRunOptions};
@@ -47,7 +47,7 @@ struct StudyRun {
 pub(crate) fn run(options: &ArtifactOptions, status: &mut u8) -> Result<String> {
     let path = options.study.join(FILE);
     let at_file = || format!("`{}`", path.display());
-    let text = fs::read_to_string(&path).with_context(|| {
+    let text = text_file::read(&path).with_context(|| {
         format!("{}: name a folder of a study, such as studies/hybrids", at_file())
     })?;
     let study: StudyFile = toml::from_str(&text).with_context(at_file)?;

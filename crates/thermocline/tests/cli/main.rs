@@ -22,6 +22,7 @@ mod reproduce;
 mod sweep;
 mod tiers;
 mod two_tier;
+mod wrong_files;
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -66,11 +66,11 @@ pub(crate) fn refused(cache: &Cache, parts: &[&str]) {
 #[test]
 fn a_file_that_is_not_a_configuration_is_refused_in_a_sentence() {
     let cache = configured(SMALLEST);
-    std::fs::write(cache.path("long.toml"), "# \n".repeat(1 << 19)).unwrap();
+    std::fs::write(cache.path("long.toml"), "# \n".repeat(6 << 20)).unwrap();
     for (file, said) in [
         (cache.file("disk.img"), "not a text file"),
         ("/dev/zero".to_owned(), "not a text file"),
-        (cache.file("long.toml"), "more than 1 MiB"),
+        (cache.file("long.toml"), "more than 16 MiB"),
         (cache.file("absent.toml"), "No such file"),
     ] {
         let error = fails(&["serve", "--check", &file], &[&file, said]);

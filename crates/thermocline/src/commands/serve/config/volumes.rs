@@ -1,13 +1,13 @@
 //! `[[volume]]`: backing stores that share the RAM and the flash of one server.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use thermocline_engine::{VOLUME_NAME_BYTES_MAX, VOLUMES_MAX};
+use thermocline_trace::text_file;
 use tracing::{Span, error_span};
 
 use super::super::cleaning::CleaningSection;
@@ -18,9 +18,6 @@ use super::{
     default_shards, shards,
 };
 use crate::bytes::Bytes;
-
-/// A configuration is no longer than this.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The configuration of a server: one export, or several volumes.
 #[derive(Clone, Debug)]
@@ -39,7 +36,7 @@ impl Volumes {
     /// A value that is not permitted; the error names its key.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let context = || format!("in `{}`", path.display());
-        let text = read_text(path).with_context(context)?;
+        let text = text_file::read(path).with_context(context)?;
         let mut volumes = Self::parse(&text).with_context(context)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for path in volumes.each.iter_mut().flat_map(Config::paths) {
@@ -111,19 +108,6 @@ impl Volumes {
     pub(crate) fn within<T>(&self, config: &Config, result: Result<T>) -> Result<T> {
         if self.are_named { result.with_context(|| place(&config.nbd.export)) } else { result }
     }
-}
-
-/// Read a file that may be anything: a device without an end, or an image of a disk.
-fn read_text(path: &Path) -> Result<String> {
-    let mut bytes = vec![];
-    std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
-    let text = text.context("it is not a text file: name a configuration in TOML")?;
-    ensure!(
-        text.len() as u64 <= FILE_BYTES_MAX,
-        "it has more than 1 MiB: name a configuration in TOML"
-    );
-    Ok(text)
 }
 
 fn place(name: &str) -> String {
