@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::{PLACEHOLDER, output};
+use super::{PLACEHOLDER, output, tools};
 
 /// Files that each package must have besides its sources: both licences ask to be passed on.
 const PACKAGED: [&str; 4] = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
@@ -24,6 +24,7 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Package {
     name: String,
+    version: String,
     /// The registries that may have it; `None` permits all.
     publish: Option<Vec<String>>,
     description: Option<String>,
@@ -82,8 +83,33 @@ pub(super) fn package(release: &super::Release) -> Result<()> {
     let members = members(&release.root)?;
     let hidden = members.iter().filter(|member| !member.is_published());
     let hidden: Vec<&str> = hidden.flat_map(|member| ["--exclude", &member.name]).collect();
+    let published = members.iter().filter(|member| member.is_published());
+    forget_unpacked(&tools::cargo_home()?, published)?;
     let words = [&["package", "--quiet", "--workspace"], &hidden[..], release.dirty].concat();
     xtask::cargo(&release.root, &words, &[])
+}
+
+/// Remove the sources of these packages that cargo unpacked when it packaged them before.
+///
+/// cargo compiles each package with the other packages from a local registry, and unpacks those into its own
+/// folder, under a name that is the same each time. It does not unpack a version twice, and so would compile with
+/// packages of an earlier run.
+fn forget_unpacked<'a>(home: &Path, packages: impl Iterator<Item = &'a Package>) -> Result<()> {
+    let Ok(registries) = std::fs::read_dir(home.join("registry/src")) else { return Ok(()) };
+    let registries = registries.collect::<std::io::Result<Vec<_>>>()?;
+    // A local registry has no host in its name.
+    let local = |entry: &&std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with('-');
+    let local: Vec<PathBuf> = registries.iter().filter(local).map(|entry| entry.path()).collect();
+    for package in packages {
+        for registry in &local {
+            let unpacked = registry.join(format!("{}-{}", package.name, package.version));
+            if unpacked.exists() {
+                std::fs::remove_dir_all(&unpacked)
+                    .with_context(|| format!("cannot remove {}", unpacked.display()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Says that the address is still the placeholder, if it is.
@@ -120,16 +146,33 @@ mod tests {
     #[test]
     fn a_complete_package_has_no_fault_and_each_gap_is_named() {
         let whole = package(
-            r#"{"name":"a","publish":null,"description":"d","license":"MIT","readme":"README.md",
+            r#"{"name":"a","version":"1.0.0","publish":null,"description":"d","license":"MIT","readme":"README.md",
                 "repository":"r","rust_version":"1.95","keywords":["k"],"categories":["c"]}"#,
         );
         assert!(whole.is_published());
         assert_eq!(whole.faults(), [""; 0]);
-        let bare = package(r#"{"name":"b","keywords":["1","2","3","4","5","6"]}"#);
+        let bare =
+            package(r#"{"name":"b","version":"1.0.0","keywords":["1","2","3","4","5","6"]}"#);
         let faults = bare.faults().join(" ");
         for key in ["description", "license", "readme", "repository", "keywords", "categories"] {
             assert!(faults.contains(&format!("`{key}`")), "{key}: {faults}");
         }
+    }
+
+    #[test]
+    fn only_unpacked_packages_of_this_version_are_forgotten() {
+        let home = tempfile::tempdir().unwrap();
+        let place = |name: &str| home.path().join("registry/src").join(name);
+        let own = package(r#"{"name":"a","version":"1.0.0"}"#);
+        // There is nothing to forget at first.
+        forget_unpacked(home.path(), std::iter::once(&own)).unwrap();
+        let kept = ["-1f/a-1.0.1", "-1f/b-1.0.0", "index.example-1f/a-1.0.0"];
+        for name in kept.iter().chain(&["-1f/a-1.0.0/src", "-2f/a-1.0.0"]) {
+            std::fs::create_dir_all(place(name)).unwrap();
+        }
+        forget_unpacked(home.path(), std::iter::once(&own)).unwrap();
+        assert!(kept.iter().all(|name| place(name).exists()));
+        assert!(!place("-1f/a-1.0.0").exists() && !place("-2f/a-1.0.0").exists());
     }
 
     #[test]
@@ -139,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_package_that_no_registry_may_have_is_not_published() {
-        assert!(!package(r#"{"name":"a","publish":[]}"#).is_published());
-        assert!(package(r#"{"name":"a","publish":["inner"]}"#).is_published());
+        assert!(!package(r#"{"name":"a","version":"1.0.0","publish":[]}"#).is_published());
+        assert!(package(r#"{"name":"a","version":"1.0.0","publish":["inner"]}"#).is_published());
     }
 }

@@ -103,10 +103,20 @@ impl Tools {
 /// Return the options of rustc that remove the machine's folders from the output: panics name the place of
 /// their source.
 fn rust_flags(folder: &Path) -> Result<String> {
-    let home = std::env::var("CARGO_HOME").or_else(|_| {
-        std::env::var("HOME").map(|home| format!("{home}/.cargo")).context("HOME is not set")
-    })?;
-    Ok(remapping(super::word(folder)?, &home))
+    let home = cargo_home()?;
+    Ok(remapping(super::word(folder)?, super::word(&home)?))
+}
+
+/// Return the folder in which cargo keeps what it downloads.
+///
+/// # Errors
+/// If the environment has no home folder.
+pub(super) fn cargo_home() -> Result<PathBuf> {
+    if let Some(home) = std::env::var_os("CARGO_HOME") {
+        return Ok(home.into());
+    }
+    let home = std::env::var_os("HOME").context("HOME is not set")?;
+    Ok(Path::new(&home).join(".cargo"))
 }
 
 fn remapping(folder: &str, home: &str) -> String {
