@@ -99,7 +99,8 @@ fn forget_unpacked<'a>(home: &Path, packages: impl Iterator<Item = &'a Package>)
     let registries = registries.collect::<std::io::Result<Vec<_>>>()?;
     // A local registry has no host in its name.
     let local = |entry: &&std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with('-');
-    let local: Vec<PathBuf> = registries.iter().filter(local).map(|entry| entry.path()).collect();
+    let local: Vec<PathBuf> =
+        registries.iter().filter(local).map(std::fs::DirEntry::path).collect();
     for package in packages {
         for registry in &local {
             let unpacked = registry.join(format!("{}-{}", package.name, package.version));

@@ -35,6 +35,11 @@ impl Shard {
         self.renew_policy(&(0..0)).inspect_err(|_| self.options.backing_pages = former)
     }
 
+    /// Return `true` if pages are written to slots of the flash, and these stay as they are for now.
+    pub fn is_flash_in_use(&self) -> bool {
+        self.may_use_slots() && !self.awaits_epoch && !self.is_shrinking()
+    }
+
     /// Return the number of slots that are enough for a policy which keeps that many pages on flash, and the number
     /// that it should have, if there are fewer. A policy that gives pages up does not want more slots.
     ///

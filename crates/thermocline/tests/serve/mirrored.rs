@@ -30,7 +30,7 @@ pub(super) fn is_mirrored_again(engine: &Engine) {
 }
 
 /// Wait until both devices are in use, as a volume sees it.
-fn is_mirrored_again_of(engine: &Engine, volume: &str) {
+pub(super) fn is_mirrored_again_of(engine: &Engine, volume: &str) {
     engine.wait_for("the end of the copy", || {
         let status = engine.get(&format!("/status?volume={volume}"));
         status.contains("\"members\":2").then_some(())

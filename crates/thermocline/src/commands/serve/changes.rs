@@ -20,7 +20,6 @@ use tracing::{error, info};
 
 use super::board::Boards;
 use super::config::{Config, Resource, Volumes};
-use super::control::Control;
 use super::departure::Stage;
 use super::devices::AnyDriver;
 use super::ending::leave_all;
@@ -278,17 +277,12 @@ impl Changes {
     }
 
     /// Let RAM and flash go to the volumes that gain most.
-    pub(super) fn share(
-        &mut self,
-        control: &Control,
-        exports: &mut Exports<Service>,
-        seats: &[Seat],
-    ) {
+    pub(super) fn share(&mut self, serving: &Serving<'_>, seats: &[Seat]) {
         for number in 0..self.sharing.len() {
             // A curve is that at the present share of the other one.
             let mut others = self.sharing.iter().enumerate().filter(|(other, _)| *other != number);
             let may_look = others.all(|(_, sharing)| sharing.is_settled);
-            self.sharing[number].advance(exports, seats, control, may_look);
+            self.sharing[number].advance(serving, seats, may_look);
         }
     }
 

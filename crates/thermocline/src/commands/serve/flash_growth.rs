@@ -394,6 +394,7 @@ impl Seat {
         // Others see that it is taken when it is done.
         let mut news = lock(&state.news[thread]);
         if let Some(size) = &*news {
+            self.volume.shares.forget_report(thread);
             let former_pages = shard.options().flash_pages;
             let taken = take_size(shard, size, thread);
             let pages = shard.options().flash_pages;

@@ -4,15 +4,12 @@
 //! fit in it, up to those that only a flush wanted there. If regions have room for more than there is, because
 //! what a volume gave up is still in its region, the pages count.
 
-use std::path::Path;
-
 use anyhow::Result;
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::shares::Shares;
 use thermocline_engine::{Directory, FlashSet, Options};
 
 use super::config::{Config, Resource, Volumes};
-use super::devices::{caching, lock_flash};
 
 /// Pages of a volume that the flash has, and has room for.
 #[derive(Clone, Copy, Debug)]
@@ -28,35 +25,23 @@ struct FoundShare {
 ///
 /// # Errors
 /// As [`Volumes::moving_shares`].
-pub(super) fn with_found_shares(configs: &Volumes) -> Result<Volumes> {
+pub(super) fn with_found_shares(configs: &Volumes, flash: &mut FlashDevice) -> Result<Volumes> {
     let mut configs = configs.clone();
     let Some((shares, _)) = configs.moving_shares(Resource::Flash)? else { return Ok(configs) };
     let moving = configs.each().iter();
     let moving: Vec<&Config> =
         moving.filter(|config| Resource::Flash.moving(config).is_some()).collect();
-    let path = moving.iter().find_map(|config| Some(config.flash.as_ref()?.path.clone()));
-    let flash = path.and_then(|path| open(configs.shared(), &path));
-    let Some(mut flash) = flash else { return Ok(configs) };
     let found: Vec<(String, u32)> = moving
         .iter()
-        .map(|config| find(&mut flash, config))
+        .map(|config| find(flash, config))
         .collect::<Option<Vec<_>>>()
         .map_or_else(Vec::new, |found| {
             let names = moving.iter().map(|config| config.nbd.export.clone());
             names.zip(begun_pages(&shares, &found)).collect()
         });
-    // Whoever opens it for good locks it.
-    drop(flash);
     let pages_of = |name: &str| found.iter().find(|(found, _)| found == name).map_or(0, |it| it.1);
     configs.begin_shares(Resource::Flash, &pages_of)?;
     Ok(configs)
-}
-
-/// Open the flash if it is there.
-fn open(config: &Config, path: &Path) -> Option<FlashDevice> {
-    let is_there = path.exists();
-    let flash = is_there.then(|| lock_flash(path, caching(config), [], || Ok(())));
-    flash?.ok().map(FlashDevice::One)
 }
 
 /// Return what the flash has of a volume, if that can be read; nothing if it has no region.
@@ -71,9 +56,13 @@ fn find(flash: &mut FlashDevice, config: &Config) -> Option<FoundShare> {
     let found = FlashSet::read(&mut flash.region(range).ok()?).ok()?;
     let [ram_pages, _] = config.tier_pages().ok()?;
     let ram_pages = ram_pages.saturating_add(config.ram.spare_pages);
-    let slots = found.superblock().layout.slots;
+    let shards = u32::from(config.shards.get());
+    // Each shard has its part of RAM, and a region of its own.
+    let regions = found.flashes().iter();
+    let room_pages = |slots| Options::flash_pages_for(slots, ram_pages / shards);
+    let rooms = regions.map(|region| room_pages(region.superblock().layout.slots));
     Some(FoundShare {
-        room_pages: Options::flash_pages_for(slots, ram_pages),
+        room_pages: rooms.sum(),
         held_pages: u32::try_from(found.contents().held_pages).unwrap_or(u32::MAX),
     })
 }

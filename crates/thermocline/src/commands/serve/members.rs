@@ -32,6 +32,12 @@ impl Config {
         Ok(())
     }
 
+    /// Return the part of the write budget of the flash that each shard has, in GiB per day.
+    pub(super) fn shard_write_budget(&self) -> Option<f64> {
+        let budget = self.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day);
+        budget.map(|gib| gib / f64::from(self.shards.get()))
+    }
+
     /// Which shard serves what.
     pub(crate) fn shard_map(&self) -> ShardMap {
         ShardMap::new(self.shards, u32::try_from(self.page_size.0).unwrap_or(u32::MAX))
@@ -78,6 +84,7 @@ impl Member {
                 seat.grow(exports, *number);
                 seat.exchange(exports.service_mut(seat.place), *number);
                 seat.resize_flash(exports, *number);
+                seat.share(exports.service_mut(seat.place), *number, serving.control);
                 let clients = serving.clients(&own, exports, seat.place);
                 seat.post(exports.service_mut(seat.place), clients);
                 true
@@ -124,6 +131,7 @@ impl Member {
                     seat.grow(exports, 0);
                     seat.exchange(exports.service_mut(seat.place), 0);
                     seat.resize_flash(exports, 0);
+                    seat.share(exports.service_mut(seat.place), 0, serving.control);
                     let clients = serving.clients(&own, exports, seat.place);
                     seat.post(exports.service_mut(seat.place), clients);
                 }
@@ -132,7 +140,7 @@ impl Member {
             replacing.advance(serving, seats, changes);
             advance_flashes(serving, exports, seats, changes);
             changes.advance(serving);
-            changes.share(serving.control, exports, seats);
+            changes.share(serving, seats);
         })
     }
 }

@@ -36,6 +36,7 @@ mod regions;
 mod reloading;
 mod replacing;
 mod shadows;
+mod shard_shares;
 mod shared_flash;
 mod sharing;
 mod sharing_status;
@@ -126,10 +127,10 @@ fn run_server(
     path: &Path,
     options: &ServeOptions,
 ) -> Result<String> {
-    let configs = &found_shares::with_found_shares(configs)?;
-    let shared = configs.shared();
-    let metrics = shared.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
-    let (opened, flash) = opening::open(configs, options)?;
+    let listens = configs.shared().metrics;
+    let metrics = listens.map(|metrics| board::bind(metrics.listen)).transpose()?;
+    let (configs, opened, flash) = opening::open(configs, options)?;
+    let (configs, shared) = (&configs, configs.shared());
     let ranges = VolumeRanges::default();
     let boards = Boards::new(configs.are_named());
     let mut ways = Ways::default();

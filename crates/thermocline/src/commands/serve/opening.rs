@@ -24,6 +24,7 @@ use super::devices::{
 };
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::flash_room::Coming;
+use super::found_shares::with_found_shares;
 use super::kept_note::Note;
 use super::mirrored::{Pair, Wanted};
 use super::pins::PinFile;
@@ -67,6 +68,7 @@ struct Store<'a> {
     config: &'a Config,
     place: BackingLocation,
     backing: Backing,
+    size_bytes: u64,
     options: Options,
     each: Vec<Options>,
     note: Option<NotePlace>,
@@ -82,15 +84,15 @@ struct Planned<'a> {
     is_to_grow: bool,
 }
 
-/// Opens the devices of all volumes, and recovers what the flash holds. Returns the flash for volumes that
-/// come and go later.
+/// Opens the devices of all volumes, and recovers what the flash holds. Returns the configurations, in which shares
+/// of the flash that move are as the flash has them, and the flash for volumes that come and go later.
 ///
 /// # Errors
 /// A device that cannot be opened or must not be used; the error names the remedy.
 pub(crate) fn open(
     volumes: &Volumes,
     options: &ServeOptions,
-) -> Result<(Vec<Opened>, SharedFlash)> {
+) -> Result<(Volumes, Vec<Opened>, SharedFlash)> {
     let force_init = options.force_init;
     let mut stores: Vec<Store<'_>> = vec![];
     for config in volumes.each() {
@@ -103,6 +105,12 @@ pub(crate) fn open(
         Some(pair) => Some(pair.device.try_clone()?),
         None => lock_shared(volumes, &stores)?.map(FlashDevice::One),
     };
+    let found = match &mut flash {
+        Some(flash) => with_found_shares(volumes, flash)?,
+        None => volumes.clone(),
+    };
+    let volumes = &found;
+    let stores = with_configs(stores, volumes)?;
     let mut regions = match (&mut flash, volumes.are_named()) {
         (Some(flash), true) => {
             let wanted = stores.iter().filter(|store| store.has_flash());
@@ -156,7 +164,17 @@ pub(crate) fn open(
         // Another flash may take its place, and then nobody may hold it.
         shared.let_go();
     }
-    Ok((opened, shared))
+    Ok((found, opened, shared))
+}
+
+/// Give each store its configuration of these.
+fn with_configs<'a>(stores: Vec<Store<'_>>, volumes: &'a Volumes) -> Result<Vec<Store<'a>>> {
+    let stores = stores.into_iter().zip(volumes.each());
+    let stores = stores.map(|(store, config)| {
+        let _span = volumes.span(config).entered();
+        volumes.within(config, store.with_config(config))
+    });
+    stores.collect()
 }
 
 /// Opens the devices of one more volume while others are served. Its region is made on the flash if it has
@@ -279,15 +297,19 @@ impl<'a> Store<'a> {
         }
         let (backing, size_bytes) =
             find(&place, config, caching(config)).with_context(in_backing)?;
-        let mut options = options(config, size_bytes)?;
         let flash = config.flash.as_ref().map(|flash| flash.path.as_path());
         let note = config.backing.note.as_deref();
         let note = place.note(note, flash, config.state_dir.as_deref())?;
         let pins = PinFile::load(note.as_ref(), config.page_size.0)?;
-        options.pins = pins.pages();
-        let each = options.of_shards(config.shard_map()).context("`shards`")?;
-        pins.check(&each)?;
-        Ok(Self { config, place, backing, options, each, note, pins })
+        let (options, each) = sized(config, size_bytes, &pins)?;
+        Ok(Self { config, place, backing, size_bytes, options, each, note, pins })
+    }
+
+    /// Return the same with other shares of RAM and flash.
+    fn with_config(self, config: &Config) -> Result<Store<'_>> {
+        let (options, each) = sized(config, self.size_bytes, &self.pins)?;
+        let Self { place, backing, size_bytes, note, pins, .. } = self;
+        Ok(Store { config, place, backing, size_bytes, options, each, note, pins })
     }
 
     fn name(&self) -> &'a str {
@@ -495,6 +517,14 @@ fn sync_backing(driver: &mut AnyDriver) -> Result<()> {
     }
     let (_, result) = done.swap_remove(0);
     result.context("it cannot be synced: what an earlier process wrote there may be lost")
+}
+
+/// Return the options of a volume, and those of each of its shards.
+fn sized(config: &Config, size_bytes: u64, pins: &PinFile) -> Result<(Options, Vec<Options>)> {
+    let options = Options { pins: pins.pages(), ..options(config, size_bytes)? };
+    let each = options.of_shards(config.shard_map()).context("`shards`")?;
+    pins.check(&each)?;
+    Ok((options, each))
 }
 
 /// Finds the backing store, and its size in bytes.

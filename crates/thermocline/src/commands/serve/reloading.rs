@@ -143,7 +143,6 @@ pub(super) fn take_over(
     );
     let shard = service.inner_mut().engine_mut().shard_mut();
     config.check_cooperation_stays(shard.options())?;
-    let shards = u32::from(shard.options().share.map.number().get());
     let policy = config.policy_options()?;
     let rating = config.flash_rated_written_bytes()?;
     let shadows = Watching::new(shadows::options(config)?, config, shard.options())?;
@@ -170,8 +169,7 @@ pub(super) fn take_over(
     }
     shard.set_write_mode(config.write_mode.into_engine());
     config.cleaning.apply(shard);
-    let budget = config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day);
-    shard.set_flash_write_budget(budget.map(|gib| gib / f64::from(shards)));
+    shard.set_flash_write_budget(config.shard_write_budget());
     instruments.set_flash_rating(rating);
     instruments.set_shadows(shadows);
     Ok(())

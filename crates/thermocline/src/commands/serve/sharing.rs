@@ -1,7 +1,7 @@
 //! RAM and flash that move between volumes: their live curves, and what follows from these.
 //!
-//! The first thread asks from time to time which shares would have needed least I/O time
-//! ([`thermocline_engine::shares`]). A volume that loses some gives it up first; then the others grow, so that all
+//! Each thread has the live curves of its shards, and reports them ([`super::shard_shares`]). The first thread adds them
+//! up, and asks from time to time which shares would have needed least I/O time ([`thermocline_engine::shares`]). A volume that loses some gives it up first; then the others grow, so that all
 //! together never have more than there is. Others get RAM when the system has the memory back, and flash when the
 //! volume that gives it up is done with that.
 //!
@@ -9,19 +9,15 @@
 //! Only one of them moves at a time. Both add up the same I/O time, and each move has to save a part of that, so
 //! they cannot undo each other's moves in turn while the load stays.
 
-use anyhow::{Context as _, Result};
-use thermocline_core::Tier;
-use thermocline_engine::shadow::{ShadowOptions, Shadows};
+use anyhow::Result;
 use thermocline_engine::shares::{Curve, Moved, Shares};
-use thermocline_engine::{Options, Shard};
-use thermocline_nbd::server::Exports;
 use tracing::{error, info};
 
-use super::Service;
+use super::Serving;
 use super::config::{Resource, Volumes};
-use super::control::Control;
 use super::departure::Stage;
 use super::flash_growth::WantedFlash;
+use super::shard_shares::Report;
 use super::sharing_status::{MoveStatus, ShareStatus};
 use super::volume::Seat;
 use crate::bytes::Bytes;
@@ -47,33 +43,13 @@ pub(super) struct Sharing {
 /// A volume whose share moves.
 struct Sharer {
     name: String,
-    sample: f64,
-    /// The policy for which the curve was begun.
-    key: String,
+    /// Number of curves that its shards have begun.
+    begun: u64,
     accesses: u64,
     curve: Curve,
-    /// Frames of its shard beside those of RAM.
-    other_frames: Option<usize>,
     /// Pages that the volume was told to have, until it has them.
     asked_pages: Option<u32>,
     status: ShareStatus,
-}
-
-impl Resource {
-    const fn tier(self) -> Tier {
-        match self {
-            Self::Ram => Tier::RAM,
-            Self::Flash => Tier::FLASH,
-        }
-    }
-
-    /// Return the pages of RAM and flash of a volume that has so many of this one.
-    const fn sizes(self, options: &Options, pages: u32) -> [u32; 2] {
-        match self {
-            Self::Ram => [pages, options.flash_pages],
-            Self::Flash => [options.ram_pages, pages],
-        }
-    }
 }
 
 impl Sharing {
@@ -94,11 +70,9 @@ impl Sharing {
             let limit = |size: Option<&u32>| size.copied().unwrap_or(0).into();
             Sharer {
                 name: config.nbd.export.clone(),
-                sample: config.shadow_sample,
-                key: String::new(),
+                begun: 0,
                 accesses: 0,
                 curve: Curve { needed_ms: vec![0.0; sizes.len()], release_ms: 0.0 },
-                other_frames: None,
                 asked_pages: None,
                 status: ShareStatus {
                     floor_pages: limit(sizes.first()),
@@ -120,15 +94,9 @@ impl Sharing {
     }
 
     /// Look at the curves, if it is time for that and allowed now, and let go what is to move.
-    pub(super) fn advance(
-        &mut self,
-        exports: &mut Exports<Service>,
-        seats: &[Seat],
-        control: &Control,
-        may_look: bool,
-    ) {
+    pub(super) fn advance(&mut self, serving: &Serving<'_>, seats: &[Seat], may_look: bool) {
         for number in 0..self.sharers.len() {
-            self.watch(number, exports, seats);
+            self.watch(number, seats);
         }
         let accesses: u64 = self.sharers.iter().map(|sharer| sharer.accesses).sum();
         // A curve that began again counts from there.
@@ -142,10 +110,10 @@ impl Sharing {
             }
         }
         match self.resource {
-            Resource::Ram => self.apply_ram(exports, seats),
+            Resource::Ram => self.apply_ram(serving, seats),
             // Shards that take another flash have no share for a while.
-            Resource::Flash if control.is_replacing() => self.is_settled = false,
-            Resource::Flash => self.apply_flash(exports, seats, control),
+            Resource::Flash if serving.control.is_replacing() => self.is_settled = false,
+            Resource::Flash => self.apply_flash(seats),
         }
         for sharer in &self.sharers {
             if let Some(seat) = seat_of(seats, &sharer.name) {
@@ -154,35 +122,34 @@ impl Sharing {
         }
     }
 
-    /// Take a volume's curve as it is now, or begin another one if what it depends on changed.
-    fn watch(&mut self, number: usize, exports: &mut Exports<Service>, seats: &[Seat]) {
+    /// Add up the curves of a volume's shards.
+    fn watch(&mut self, number: usize, seats: &[Seat]) {
         let Self { resource, shares, sharers, .. } = self;
         let volumes = sharers.len() as u64;
         let (resource, sharer) = (*resource, &mut sharers[number]);
-        let Some(seat) = seat_of(seats, &sharer.name) else { return };
-        let shard = shard_of(exports, seat);
-        let key = key(resource, shard.options());
-        if key != sharer.key {
-            let sizes = shares.sizes_pages(number);
-            let curve = curve(resource, shard.options(), sharer.sample, &sizes);
-            let curve = curve.inspect_err(|error| {
-                error!(
-                    volume = sharer.name,
-                    error = format!("{error:#}"),
-                    "there is no curve of the volume: its share stays"
-                );
-            });
-            seat.instruments.set_curve(resource, curve.ok());
-            // Shadows begin empty. The volume is not, unless it is new.
-            let is_warm = !sharer.key.is_empty() || shard.live_slots() > 0;
-            let other_pages: u32 = resource.sizes(shard.options(), 0).iter().sum();
-            let pages = u64::from(other_pages) * volumes + u64::from(shares.terms().pages);
-            shares.forget(number, if is_warm { pages } else { 0 });
-            sharer.key = key;
+        let seat = seat_of(seats, &sharer.name);
+        let Some(reports) = seat.and_then(|seat| seat.volume.shares.reports()) else { return };
+        let curves = || reports.iter().map(|report| &report.curves[resource as usize]);
+        let begun = curves().map(|curve| curve.begun).sum();
+        if begun != sharer.begun {
+            let other_pages = |report: &Report| match resource {
+                Resource::Ram => u64::from(report.flash_pages),
+                Resource::Flash => u64::from(report.ram_pages),
+            };
+            let other_pages: u64 = reports.iter().map(other_pages).sum();
+            let pages = other_pages * volumes + u64::from(shares.terms().pages);
+            let began_warm = curves().any(|curve| curve.began_warm);
+            shares.forget(number, if began_warm { pages } else { 0 });
+            sharer.begun = begun;
         }
-        sharer.curve.release_ms = shard.release_ms(resource.tier());
-        if let Some((accesses, curve_ms)) = seat.instruments.curve_ms(resource) {
-            (sharer.accesses, sharer.curve.needed_ms) = (accesses, curve_ms);
+        let release_ms: f64 = curves().map(|curve| curve.release_ms).sum();
+        sharer.curve.release_ms = release_ms / reports.len() as f64;
+        // A shard without a curve leaves the volume as it was when it had one.
+        if curves().all(|curve| curve.needed_ms.len() == sharer.curve.needed_ms.len()) {
+            sharer.accesses = curves().map(|curve| curve.accesses).sum();
+            for (size, needed_ms) in sharer.curve.needed_ms.iter_mut().enumerate() {
+                *needed_ms = curves().map(|curve| curve.needed_ms[size]).sum();
+            }
         }
     }
 
@@ -229,55 +196,65 @@ impl Sharing {
     }
 
     /// Shrink shares of RAM, and let others grow when that is done.
-    fn apply_ram(&mut self, exports: &mut Exports<Service>, seats: &[Seat]) {
+    fn apply_ram(&mut self, serving: &Serving<'_>, seats: &[Seat]) {
         let mut may_grow = !self.is_one_leaving(seats);
         self.is_settled = true;
         for grows in [false, true] {
             for (number, wanted) in self.shares.pages().into_iter().enumerate() {
-                let sharer = &mut self.sharers[number];
-                let Some(seat) = seat_of(seats, &sharer.name) else { continue };
-                let shard = shard_of(exports, seat);
-                let now = shard.options().ram_pages;
-                let is_due = if grows { wanted > now && may_grow } else { wanted < now };
-                if is_due && let Err(error) = shard.set_ram_pages(wanted) {
-                    error!(volume = sharer.name, %error, "cannot change the volume's share of RAM");
+                let Some(seat) = seat_of(seats, &self.sharers[number].name) else { continue };
+                let shares = &seat.volume.shares;
+                let Some(reports) = shares.reports() else {
+                    (may_grow, self.is_settled) = (false, false);
+                    continue;
+                };
+                let part = shares.part(wanted);
+                if reports.iter().any(|report| report.refused_ram_pages == Some(part)) {
+                    let now = reports.iter().map(|report| report.ram_pages).sum();
                     self.shares.keep(number, now);
                     continue;
                 }
+                let is_larger = reports.iter().any(|report| report.ram_pages > part);
+                let is_smaller = reports.iter().any(|report| report.ram_pages < part);
+                let is_due = if grows { is_smaller && may_grow } else { is_larger };
+                if is_due && shares.want_ram_pages(part) {
+                    serving.all.wake();
+                }
                 // Memory that is still to be given back must not be given to others.
-                may_grow &= grows || sharer.surplus(shard) == 0;
-                self.is_settled &= !grows || shard.options().ram_pages == wanted;
+                let has_surplus = reports.iter().any(|report| report.surplus_pages > 0);
+                may_grow &= grows || !(is_larger || has_surplus);
+                self.is_settled &= !(is_larger || is_smaller);
             }
         }
     }
 
     /// Shrink shares of the flash, and let others grow when that is done.
-    fn apply_flash(&mut self, exports: &mut Exports<Service>, seats: &[Seat], control: &Control) {
+    fn apply_flash(&mut self, seats: &[Seat]) {
         let mut may_grow = !self.is_one_leaving(seats);
         (self.is_settled, self.is_lost) = (true, false);
         for grows in [false, true] {
             for (number, wanted) in self.shares.pages().into_iter().enumerate() {
                 let sharer = &mut self.sharers[number];
                 let Some(seat) = seat_of(seats, &sharer.name) else { continue };
-                let shard = shard_of(exports, seat);
-                if !shard.has_flash() {
+                // Reports that are read after the end of a change are no older than that.
+                let is_busy = seat.volume.growth.flash.is_busy();
+                let reports = seat.volume.shares.reports().unwrap_or_default();
+                if reports.iter().any(|report| !report.has_flash) {
                     self.is_lost = true;
                     continue;
                 }
-                let now = shard.options().flash_pages;
-                let is_busy = seat.volume.growth.flash.is_busy();
-                if is_busy || shard.slots_for(now).is_err() {
+                let is_in_use = reports.iter().all(|report| report.is_flash_in_use);
+                if is_busy || reports.is_empty() || !is_in_use {
                     // It changes its size, or its flash is not in use yet.
                     (may_grow, self.is_settled) = (false, false);
                     continue;
                 }
-                if now == wanted {
-                    if sharer.asked_pages.take().is_some() {
-                        take_endurance(seat, shard, control);
-                    }
+                let part = seat.volume.shares.part(wanted);
+                if reports.iter().all(|report| report.flash_pages == part) {
+                    sharer.asked_pages = None;
                     continue;
                 }
                 if sharer.asked_pages.take() == Some(wanted) {
+                    let now = reports.iter().map(|report| report.flash_pages).sum();
                     error!(
                         volume = sharer.name,
                         pages = now,
@@ -287,9 +264,10 @@ impl Sharing {
                     continue;
                 }
                 self.is_settled = false;
-                if wanted < now || (grows && may_grow) {
+                let is_larger = reports.iter().any(|report| report.flash_pages > part);
+                if is_larger || (grows && may_grow) {
                     let bytes = Bytes(u64::from(wanted) * self.page_bytes);
-                    let size = WantedFlash { pages: wanted, share: bytes };
+                    let size = WantedFlash { pages: part, share: bytes };
                     seat.volume.change_flash(size);
                     sharer.asked_pages = Some(wanted);
                     may_grow &= grows;
@@ -299,51 +277,7 @@ impl Sharing {
     }
 }
 
-impl Sharer {
-    /// Return the number of pages that have memory and are in no share any more.
-    fn surplus(&mut self, shard: &Shard) -> usize {
-        let (memory, ram) = (shard.memory_pages(), shard.options().ram_pages as usize);
-        let others = *self.other_frames.get_or_insert(memory.saturating_sub(ram));
-        memory.saturating_sub(others + ram)
-    }
-}
-
 /// Find the seat of a volume that is not on its way out.
 fn seat_of<'a>(seats: &'a [Seat], name: &str) -> Option<&'a Seat> {
     seats.iter().find(|seat| seat.volume.name == name && seat.stage == Stage::Staying)
-}
-
-fn shard_of<'a>(exports: &'a mut Exports<Service>, seat: &Seat) -> &'a mut Shard {
-    exports.service_mut(seat.place).inner_mut().engine_mut().shard_mut()
-}
-
-/// Give a volume the part of the common endurance that its share of the flash is.
-fn take_endurance(seat: &Seat, shard: &mut Shard, control: &Control) {
-    let Some(config) = control.config_of(&seat.volume.name) else { return };
-    let config = seat.volume.with_present_share(&config);
-    let budget = config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day);
-    shard.set_flash_write_budget(budget);
-    if let Ok(rating) = config.flash_rated_written_bytes() {
-        seat.instruments.set_flash_rating(rating);
-    }
-}
-
-/// Return a text that differs for volumes with different curves.
-fn key(resource: Resource, options: &Options) -> String {
-    let policy = &options.policy;
-    let values: Vec<String> =
-        policy.values.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let (sizes, pages) = (resource.sizes(options, 0), options.backing_pages);
-    format!("{} {values:?} {:?} {sizes:?} {pages}", policy.entry.name, policy.write_miss)
-}
-
-/// Begin the live curve of a volume: its policy with each size of the resource.
-fn curve(resource: Resource, options: &Options, sample: f64, sizes: &[u32]) -> Result<Shadows> {
-    let policy = &options.policy;
-    let costs = policy.costs.as_slice().try_into().context("three tiers have a cost")?;
-    let shadow = |&pages: &u32| {
-        ShadowOptions::new(pages.to_string(), policy, resource.sizes(options, pages))
-    };
-    let shadows = sizes.iter().map(shadow).collect();
-    Ok(Shadows::new(shadows, options.backing_pages, sample, costs)?)
 }

@@ -26,6 +26,7 @@ use super::ranges::{Ranges, Ranging};
 use super::record::Recorders;
 use super::replacing::Exchange;
 use super::shadows::Wanted;
+use super::shard_shares::{ShardShares, ShardSharing};
 use super::{Service, Serving};
 use crate::bytes::Bytes;
 
@@ -49,6 +50,8 @@ pub(super) struct Volume {
     pub(super) has_flash: bool,
     /// `true` if its share of the flash moves.
     pub(super) flash_moves: bool,
+    /// State of its shards while its share of RAM or of the flash moves.
+    pub(super) shares: ShardShares,
     /// `true` if virtual machines or the kernel use it beside clients.
     pub(super) has_doors: bool,
     /// Number of threads that serve it already.
@@ -80,6 +83,8 @@ pub(super) struct Seat {
     pub(super) instruments: Instruments,
     pub(super) cleaning: CleaningSection,
     pub(super) ranging: Ranging,
+    /// State of a shard whose share moves.
+    pub(super) sharing: ShardSharing,
     /// Stage of the volume's departure in which the thread looked last.
     pub(super) stage: Stage,
     /// Size that clients are offered.
@@ -167,6 +172,7 @@ impl Prepared {
             ram_share: config.ram.moving.map_or(config.ram.size, |_| Bytes(0)),
             has_flash: config.flash.is_some(),
             flash_moves: Resource::Flash.moving(config).is_some(),
+            shares: ShardShares::new(configs, config, threads)?,
             has_doors: config.vhost_user.is_some() || config.ublk.is_some(),
             seated: AtomicUsize::new(0),
         };
@@ -207,6 +213,7 @@ impl Prepared {
             instruments,
             cleaning,
             ranging: Ranging::default(),
+            sharing: ShardSharing::default(),
             stage: Stage::Staying,
             offered_pages: volume.growth.served_pages(),
             is_exchanging: false,

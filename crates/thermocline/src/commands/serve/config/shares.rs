@@ -90,22 +90,6 @@ impl Resource {
         }
     }
 
-    /// Refuse volumes whose shares of it cannot move.
-    fn check(self, config: &Config) -> Result<()> {
-        let (key, shards) = (self.key(), config.shards.get());
-        ensure!(
-            shards == 1,
-            "`shards` is {shards}, and a `{key}.size` of \"auto\" is for one shard: give each volume a size"
-        );
-        let is_mirrored = config.flash.as_ref().is_some_and(|flash| flash.mirror.is_some());
-        ensure!(
-            self == Self::Ram || !is_mirrored,
-            "`flash.mirror`: shares of a mirrored flash do not move by themselves: give each volume a size in \
-             [volume.flash]"
-        );
-        Ok(())
-    }
-
     /// Return the time to fill a page of it.
     fn fill_ms(self, config: &Config) -> Result<f64> {
         let costs = config.policy_options()?.costs;
@@ -174,7 +158,6 @@ impl Volumes {
         let moving: Vec<(&Config, Moving)> =
             moving.filter_map(|config| Some((config, resource.moving(config)?))).collect();
         let Some((first, _)) = moving.first() else { return Ok(None) };
-        resource.check(first)?;
         let fixed = self.each().iter().filter(|config| resource.moving(config).is_none());
         let fixed = fixed.fold(0_u64, |sum, config| sum.saturating_add(resource.size(config).0));
         let left = self.bytes(resource).0.saturating_sub(fixed);
@@ -193,9 +176,29 @@ impl Volumes {
             )
         });
         let mut shares = shares?;
+        let number = u32::from(first.shards.get());
+        ensure!(
+            shares.step_pages() >= number,
+            "`{key}.size`: the {left} bytes that volumes with `{key}.size = \"auto\"` share move in sixteenths, and \
+             {number} shards of a volume need a page each: raise `{key}.size`, or lower `shards`"
+        );
         let held = moving.iter().map(|(config, _)| pages(resource.size(config).0));
         shares.begin(&held.collect::<Vec<_>>());
         Ok(Some((shares, Bytes(left))))
+    }
+
+    /// Return the sizes that a volume's share of a resource may have; none if it does not move.
+    ///
+    /// # Errors
+    /// As [`moving_shares`](Self::moving_shares).
+    pub(crate) fn share_sizes(&self, resource: Resource, config: &Config) -> Result<Vec<u32>> {
+        if resource.moving(config).is_none() {
+            return Ok(vec![]);
+        }
+        let Some((shares, _)) = self.moving_shares(resource)? else { return Ok(vec![]) };
+        let mut moving = self.each().iter().filter(|other| resource.moving(other).is_some());
+        let number = moving.position(|other| other.nbd.export == config.nbd.export);
+        Ok(number.map_or_else(Vec::new, |number| shares.sizes_pages(number)))
     }
 
     /// Give the shares that move the sizes with which they begin: those that hold these pages of each volume, by
