@@ -189,6 +189,22 @@ impl NbdBacking {
         Ok(Self { wish, contact, timeout: TIMEOUT, grace: GRACE })
     }
 
+    /// Connect to the same export once more, for another shard. Each shard has connections of its own: it writes to
+    /// parts of the export that no other shard uses, so a flush on its connections covers all that it wrote.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), or an export that has another size by now.
+    pub fn connect_again(&self) -> Result<Self, BackingError> {
+        let Self { ref wish, timeout, grace, .. } = *self;
+        let contact = Contact::make(wish)?;
+        let (found_bytes, known_bytes) = (contact.terms.size_bytes, self.size_bytes());
+        if found_bytes != known_bytes {
+            let server = wish.uri.server.to_string();
+            return Err(BackingError::OtherSize { server, found_bytes, known_bytes });
+        }
+        Ok(Self { wish: wish.clone(), contact, timeout, grace })
+    }
+
     /// Limit the time that a request may stay without answer; then the driver closes the
     /// connections, and every request on them fails.
     #[must_use]

@@ -26,8 +26,8 @@ impl Config {
     pub(super) fn check_shards(&self) -> Result<()> {
         let shards = self.shards.get();
         ensure!(
-            shards == 1 || self.backing.nbd.is_none(),
-            "`shards` is {shards}, and backing.nbd is for one shard: leave one of them out"
+            shards == 1 || !self.backing.cooperate,
+            "`shards` is {shards}, and `backing.cooperate` is for one shard: leave one of them out"
         );
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use thermocline_engine::driver::Driver as _;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::flash::FlashDevice;
@@ -474,6 +474,20 @@ fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<V
     regions.map(|(options, flash)| Ok(open(options, flash)?)).collect()
 }
 
+/// Connect to an export for each of that many shards.
+fn connect_each(first: NbdBacking, shards: usize) -> Result<Vec<NbdBacking>> {
+    let others = (2..=shards).map(|number| {
+        first.connect_again().with_context(|| {
+            format!(
+                "connection {number} of {shards}, one for each shard: the server must take that many clients \
+                 (qemu-nbd: --shared={shards}), or set `shards = 1`"
+            )
+        })
+    });
+    let others = others.collect::<Result<Vec<_>>>()?;
+    Ok(std::iter::once(first).chain(others).collect())
+}
+
 /// Create the drivers of all shards of a volume. Drivers that write to the same device share its syncs.
 fn drive(
     engine: IoEngine,
@@ -482,27 +496,27 @@ fn drive(
     backing: Backing,
     all: &SharedFlash,
 ) -> Result<Vec<AnyDriver>> {
-    let disk = match (backing, shards) {
-        (Backing::File(disk), _) => disk,
-        (Backing::Nbd(backing), [shard]) => {
-            let backing = NbdDriver::new(*backing, shard.frames())?;
-            let flash = flash.map(|(file, _)| file);
-            let first = flash.map(FlashDevice::first).transpose()?.flatten();
-            let driver = drive_nbd(engine, shard.frames(), backing, first.as_ref())?;
-            let syncs = all.syncs_for(flash.is_some());
-            return Ok(vec![with_others(engine, shard.frames(), driver, flash, (syncs, None))?]);
-        }
-        (Backing::Nbd(_), _) => bail!("an export is cached by one shard"),
+    let (disk, exports) = match backing {
+        Backing::File(disk) => (Some(disk), vec![]),
+        Backing::Nbd(first) => (None, connect_each(*first, shards.len())?),
     };
-    let disk_syncs = (shards.len() > 1).then(|| JointSyncs::start(&disk));
-    let disk_syncs = disk_syncs.transpose()?;
+    let is_joint = disk.as_ref().filter(|_| shards.len() > 1);
+    let disk_syncs = is_joint.map(JointSyncs::start).transpose()?;
+    let mut exports = exports.into_iter();
     let each = shards.iter().enumerate().map(|(number, shard)| {
         let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
         let first = region.as_ref().map(FlashDevice::first).transpose()?.flatten();
-        let driver = drive_files(engine, shard.frames(), first.as_ref(), &disk)?;
+        let frames = shard.frames();
+        let driver = match &disk {
+            Some(disk) => drive_files(engine, frames, first.as_ref(), disk)?,
+            None => {
+                let export = exports.next().context("each shard has a connection")?;
+                drive_nbd(engine, frames, NbdDriver::new(export, frames)?, first.as_ref())?
+            }
+        };
         let of_disk = disk_syncs.as_ref().map(JointSyncs::join).transpose()?;
         let syncs = all.syncs_for(flash.is_some());
-        with_others(engine, shard.frames(), driver, region.as_ref(), (syncs, of_disk))
+        with_others(engine, frames, driver, region.as_ref(), (syncs, of_disk))
     });
     each.collect()
 }
