@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -15,6 +15,7 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom, seek};
 use rustix::io::{Errno, preadv, pwritev};
 
 use super::Allocation;
+use super::identity::has_bytes_of;
 use crate::memory::Frames;
 use crate::operation::{Operation, OperationKind, OperationParts};
 use crate::storage::{Storage, is_aligned};
@@ -189,16 +190,12 @@ impl DeviceFile {
         start.filter(is_within).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Return `true` if a path leads to this file or block device.
+    /// Return `true` if a path leads to this file or block device, or one of them is a loop device over the other.
     ///
     /// # Errors
-    /// If the operating system reports an error; `None` if there is no such path.
+    /// If the operating system reports an error other than that there is no such path.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
-        let other = match std::fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            other => other?,
-        };
-        Ok(identity(&self.file.metadata()?) == identity(&other))
+        has_bytes_of(&self.file.metadata()?, path)
     }
 
     /// Makes a file at least this long, of space that its file system sets aside for it where that is
@@ -337,15 +334,6 @@ fn busy(reason: &str) -> io::Error {
 
 fn is_block_device(path: &Path) -> io::Result<bool> {
     Ok(std::fs::metadata(path)?.file_type().is_block_device())
-}
-
-/// Return a value that two paths share exactly if they lead to the same file or block device.
-fn identity(metadata: &std::fs::Metadata) -> (bool, u64, u64) {
-    if metadata.file_type().is_block_device() {
-        (true, metadata.rdev(), 0)
-    } else {
-        (false, metadata.dev(), metadata.ino())
-    }
 }
 
 /// Makes the name of a file durable.

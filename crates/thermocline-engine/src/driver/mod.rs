@@ -2,6 +2,7 @@
 
 pub mod files;
 pub mod flash;
+pub mod identity;
 #[cfg(target_os = "linux")]
 pub mod joint;
 pub mod memory;

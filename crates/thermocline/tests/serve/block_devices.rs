@@ -1,5 +1,6 @@
 //! Block devices: loop devices over files, for root only.
 
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,8 +14,18 @@ impl Loop {
     /// Create a block device over a file; without the right to create one, report that and return
     /// `None`.
     pub(super) fn over(file: &Path) -> Option<Self> {
+        Self::with(file, &[])
+    }
+
+    /// As [`over`](Self::over), with more options of `losetup`.
+    fn with(file: &Path, options: &[&str]) -> Option<Self> {
         let words = ["--find", "--show", "--direct-io=off"];
-        let made = Command::new("losetup").args(words).arg(file).stderr(Stdio::null()).output();
+        let made = Command::new("losetup")
+            .args(words)
+            .args(options)
+            .arg(file)
+            .stderr(Stdio::null())
+            .output();
         match made {
             Ok(made) if made.status.success() => {
                 Some(Self(String::from_utf8(made.stdout).unwrap().trim().to_owned()))
@@ -126,4 +137,40 @@ fn the_note_of_a_block_device_survives_its_node() {
     assert!(!Path::new(&beside).exists(), "it was moved");
     cache.start().stop();
     assert_eq!(cache.bytes("disk.img")[..4096], [5; 4096]);
+}
+
+#[test]
+fn a_loop_device_and_its_file_are_one_device() {
+    let mut cache = Cache::new(8);
+    let disk = cache.path("disk.img");
+    let Some(device) = Loop::over(&disk) else { return };
+    let before = cache.bytes("disk.img");
+    for (backing, flash) in [("disk.img", &*device.0), (&device.0, "disk.img")] {
+        cache.set("backing.path", backing).set("flash.path", flash);
+        for words in [&["--check"][..], &[], &["--force-init"]] {
+            cache.refused(words, &["`flash.path`", "was given twice"]);
+        }
+    }
+    cache.set("backing.path", "other.img").set("flash.path", device.0.as_str());
+    File::create(cache.path("other.img")).unwrap().set_len(8 << 20).unwrap();
+    cache.set("flash.mirror", "disk.img").set("policy.name", "lru-inclusive");
+    cache.refused(&["--check"], &["`flash.path` and `flash.mirror`", "was given twice"]);
+    cache.refused(&[], &["was given twice"]);
+    cache.unset("flash.mirror");
+    // Two loop devices over the same file.
+    let Some(second) = Loop::over(&disk) else { return };
+    cache.set("backing.path", second.0.as_str());
+    cache.refused(&[], &["`flash.path`", "was given twice"]);
+    drop(second);
+    assert!(cache.bytes("disk.img") == before, "a refusal changed the file");
+    // Two parts of a file have no bytes in common.
+    let half = (4_u64 << 20).to_string();
+    let Some(second) = Loop::with(&disk, &["--offset", &half]) else { return };
+    drop(device);
+    let Some(first) = Loop::with(&disk, &["--sizelimit", &half]) else { return };
+    cache.set("backing.path", second.0.as_str()).set("flash.path", first.0.as_str());
+    cache.set("flash.size", "2MiB");
+    cache.start().stop();
+    cache.set("flash.path", "disk.img");
+    cache.refused(&[], &["`flash.path`", "was given twice"]);
 }

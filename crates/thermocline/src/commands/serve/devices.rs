@@ -3,7 +3,6 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use thermocline_core::Nanos;
 use thermocline_core::policy::multi::split::{Answer, Hint};
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::driver::flash::FlashDevice;
+use thermocline_engine::driver::identity::have_same_bytes;
 use thermocline_engine::driver::joint::{JointDriver, JointMember};
 use thermocline_engine::driver::mirror::MirrorDriver;
 use thermocline_engine::driver::split::SplitDriver;
@@ -264,7 +264,7 @@ pub(super) fn check_distinct(config: &Config) -> Result<()> {
     let given = given.into_iter().filter_map(|(key, path)| Some((key, path?)));
     let given: Vec<(&str, &Path)> = given.collect();
     for (place, &(key, path)) in given.iter().enumerate() {
-        let is_it = |other: &Path| path == other || is_same_device(path, other);
+        let is_it = |other: &Path| path == other || have_same_bytes(path, other);
         if let Some((other_key, _)) = given[..place].iter().find(|(_, other)| is_it(other)) {
             bail!(
                 "`{other_key}` and `{key}`: `{}` was given twice: name another device",
@@ -273,16 +273,6 @@ pub(super) fn check_distinct(config: &Config) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Return `true` if two paths lead to one file or device.
-pub(super) fn is_same_device(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| {
-        let found = std::fs::metadata(path).ok()?;
-        let is_device = found.file_type().is_block_device();
-        Some(if is_device { (true, 0, found.rdev()) } else { (false, found.dev(), found.ino()) })
-    };
-    identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
 /// Return how a configuration wants devices to be read and written.

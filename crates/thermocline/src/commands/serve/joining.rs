@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::driver::flash::FileLanes;
+use thermocline_engine::driver::identity::have_same_bytes;
 use thermocline_engine::{
     FoundMember, Joining, Label, Lane, Left, MEMBER_HEAD_BYTES, Member, MirrorStorage,
     content_bytes,
 };
 use tracing::{error, info};
 
-use super::devices::{is_same_device, lock_flash};
+use super::devices::lock_flash;
 use super::mirrored::{NOTE_INTERVAL, Open, content, name};
 use crate::note::NotedMirror;
 
@@ -85,7 +86,7 @@ impl Members {
         let paths = self.paths();
         let is_here = |member: &Member| {
             let known = &paths[*member as usize];
-            known == path || is_same_device(known, path)
+            known == path || have_same_bytes(known, path)
         };
         Member::EACH.into_iter().find(is_here)
     }
@@ -152,7 +153,7 @@ impl Members {
         let in_use = Member::EACH.into_iter().filter(|&member| now.lane_of(member).is_some());
         for member in in_use {
             ensure!(
-                !is_same_device(&self.paths()[member as usize], flash),
+                !have_same_bytes(&self.paths()[member as usize], flash),
                 "`{}`: it is in use as the {} device of the flash: name another one",
                 flash.display(),
                 name(member)

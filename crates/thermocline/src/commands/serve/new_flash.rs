@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::files::DeviceFile;
+use thermocline_engine::driver::identity::have_same_bytes;
 use thermocline_engine::{Directory, FlashError, FlashSet, Lane, Options, Uuid};
 
 use super::config::{Config, Volumes};
 use super::control::ReplaceOrder;
-use super::devices::{caching, initialise, is_same_device, lock_flash, options, set_bytes};
+use super::devices::{caching, initialise, lock_flash, options, set_bytes};
 use super::shared_flash::LaneSyncs;
 use crate::bytes::Bytes;
 
@@ -117,7 +118,7 @@ fn check(config: &Config, in_use: Option<&Path>, order: &ReplaceOrder) -> Result
 
 /// Refuse a new device that the server uses already.
 pub(super) fn check_apart(key: &str, in_use: Option<&Path>, new: &Path) -> Result<()> {
-    let is_same = in_use.is_some_and(|path| is_same_device(path, new));
+    let is_same = in_use.is_some_and(|path| have_same_bytes(path, new));
     ensure!(!is_same, "`{}`: this is `{key}`, which is in use", new.display());
     Ok(())
 }
