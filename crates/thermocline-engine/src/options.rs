@@ -326,6 +326,18 @@ impl Options {
         fits
     }
 
+    /// Return the same with fewer pages on flash, if these need no more slots than that; `None` if there is no room for
+    /// any page.
+    pub fn fitting(&self, slots: u32) -> Option<Self> {
+        let with = |flash_pages| Self { flash_pages, ..self.clone() };
+        let (mut fits, mut exceeds) = (0, self.flash_pages.saturating_add(1));
+        while fits + 1 < exceeds {
+            let pages = fits.midpoint(exceeds);
+            *(if with(pages).slots() <= slots { &mut fits } else { &mut exceeds }) = pages;
+        }
+        (fits > 0).then(|| with(fits))
+    }
+
     /// Return the number of slots that are enough where there is no room for [`slots`](Self::slots): with fewer that
     /// are free, pages wait for one another more often.
     pub fn fewest_slots(&self) -> u32 {

@@ -662,3 +662,39 @@ fn ranges_are_zeroed_again_after_a_failed_sync() {
     assert_eq!((flushed.tag, flushed.result), (3, Ok(())));
     shard.release(flushed);
 }
+
+#[test]
+fn writes_wait_until_it_is_known_whether_they_may_be_acknowledged() {
+    for is_released in [true, false] {
+        let mut engine = engine(options("lru"));
+        let hold = engine.shard().write_hold();
+        // A part of a page: the rest is read first.
+        engine.submit(Request::write(1, 512, 512), &[1; 512]).unwrap();
+        hold.wait();
+        engine.submit(Request::read(2, PAGE, PAGE), &[]).unwrap();
+        engine.wait_until_idle();
+        let reply = engine.next_reply().unwrap();
+        assert_eq!((reply.tag, reply.result), (2, Ok(())));
+        engine.release(reply);
+        assert!(engine.next_reply().is_none(), "a write is answered that may not be");
+        let mut refuses = |request: Request| {
+            let payload: &[u8] = if request.kind == RequestKind::Write { &[2; 512] } else { &[] };
+            engine.submit(request, payload) == Err(SubmitError::Full)
+        };
+        assert!(refuses(Request::write(3, 0, 512)) && refuses(Request::flush(4)));
+        if is_released {
+            hold.release();
+        } else {
+            hold.hold();
+        }
+        let expected = if is_released { Ok(()) } else { Err(RequestError::Io) };
+        let reply = engine.next_reply().unwrap();
+        assert_eq!((reply.tag, reply.result), (1, expected));
+        engine.release(reply);
+        engine.submit(Request::write(5, 0, 512), &[2; 512]).unwrap();
+        engine.wait_until_idle();
+        let reply = engine.next_reply().unwrap();
+        assert_eq!((reply.tag, reply.result), (5, expected));
+        engine.release(reply);
+    }
+}

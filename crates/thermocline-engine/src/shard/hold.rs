@@ -1,30 +1,53 @@
 //! Writes that are not acknowledged while something that their safety needs is not durable.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::Shard;
-use crate::request::{RequestError, RequestKind};
+use crate::request::{Reply, RequestError, RequestKind};
+
+/// Writes and flushes are served.
+const RELEASED: u8 = 0;
+/// They wait: it is about to be known whether they may be served.
+const WAITING: u8 = 1;
+/// They fail.
+const HELD: u8 = 2;
 
 /// Switch by which a shard refuses writes and flushes; shared with the code that knows why it
 /// should.
 #[derive(Clone, Debug, Default)]
-pub struct WriteHold(Arc<AtomicBool>);
+pub struct WriteHold(Arc<AtomicU8>);
 
 impl WriteHold {
     /// Fail all writes and flushes from now on, even those taken before: none is acknowledged.
     pub fn hold(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.store(HELD, Ordering::Release);
+    }
+
+    /// Have all writes and flushes wait from now on, even those taken before: none is acknowledged, and none fails,
+    /// until [`hold`](Self::hold) or [`release`](Self::release).
+    pub fn wait(&self) {
+        self.0.store(WAITING, Ordering::Release);
     }
 
     /// Writes and flushes are served again.
     pub fn release(&self) {
-        self.0.store(false, Ordering::Release);
+        self.0.store(RELEASED, Ordering::Release);
     }
 
-    /// Return `true` if they are refused.
+    /// Return `true` if they are refused, or wait.
     pub fn is_held(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) != RELEASED
+    }
+
+    /// Return `true` if they wait.
+    fn is_waiting(&self) -> bool {
+        self.0.load(Ordering::Acquire) == WAITING
+    }
+
+    /// Return `true` if they fail.
+    fn fails(&self) -> bool {
+        self.0.load(Ordering::Acquire) == HELD
     }
 }
 
@@ -39,6 +62,22 @@ impl Shard {
     /// Return the answer to requests of this kind, independent of their own result.
     pub(super) fn held_back(&self, kind: RequestKind) -> Result<(), RequestError> {
         let is_read = kind.only_reads();
-        if is_read || !self.write_hold.is_held() { Ok(()) } else { Err(RequestError::Io) }
+        if is_read || !self.write_hold.fails() { Ok(()) } else { Err(RequestError::Io) }
+    }
+
+    /// Return `true` if requests of this kind, and answers to them, wait.
+    pub(super) fn must_wait(&self, kind: RequestKind) -> bool {
+        !kind.only_reads() && self.write_hold.is_waiting()
+    }
+
+    /// Let go the answers that waited, once it is known whether they may be given.
+    pub(super) fn release_replies(&mut self) {
+        if self.write_hold.is_waiting() {
+            return;
+        }
+        for reply in self.requests.take_held_replies() {
+            let result = reply.result.and_then(|()| self.held_back(reply.kind));
+            self.requests.push_reply(Reply { result, ..reply });
+        }
     }
 }

@@ -346,6 +346,9 @@ impl Shard {
 
     /// Return the next reply, if there is one. To be given back with [`release`](Self::release).
     pub fn next_reply(&mut self) -> Option<Reply> {
+        if self.requests.has_held_replies() {
+            self.release_replies();
+        }
         self.requests.next_reply()
     }
 

@@ -131,6 +131,9 @@ impl Shard {
         cooperator: Option<Cooperator>,
     ) -> Result<(), SubmitError> {
         self.check(&request, payload)?;
+        if self.must_wait(request.kind) {
+            return Err(SubmitError::Full);
+        }
         if let Err(error) = self.held_back(request.kind) {
             self.announce(&request);
             self.reply(request, Err(error), None, Segments::new());
@@ -323,7 +326,12 @@ impl Shard {
                 self.pool.release(segment.frame);
             }
         }
-        self.requests.push_reply(reply);
+        // A write's answer has no segments, so it holds no frame while it waits.
+        if reply.result.is_ok() && self.must_wait(kind) {
+            self.requests.hold_reply(reply);
+        } else {
+            self.requests.push_reply(reply);
+        }
     }
 
     /// Return the length of the run of bytes that ends with this request, of those that the

@@ -41,6 +41,8 @@ pub(super) struct Pending {
 pub(super) struct Requests {
     pending: Slab<Pending>,
     replies: VecDeque<Reply>,
+    /// Those that wait until it is known whether they may be given.
+    held_replies: Vec<Reply>,
     /// Frames that the request being taken may still need.
     claimed_frames: usize,
     /// The last time that overdue requests were looked for.
@@ -180,6 +182,21 @@ impl Requests {
 
     pub(super) fn push_reply(&mut self, reply: Reply) {
         self.replies.push_back(reply);
+    }
+
+    /// Keep an answer back.
+    pub(super) fn hold_reply(&mut self, reply: Reply) {
+        self.held_replies.push(reply);
+    }
+
+    /// Return `true` if answers were kept back.
+    pub(super) const fn has_held_replies(&self) -> bool {
+        !self.held_replies.is_empty()
+    }
+
+    /// Take the answers that were kept back, in their order.
+    pub(super) fn take_held_replies(&mut self) -> Vec<Reply> {
+        std::mem::take(&mut self.held_replies)
     }
 
     pub(super) fn next_reply(&mut self) -> Option<Reply> {

@@ -66,7 +66,9 @@ pub(super) fn step(
     let command = if command == Command::Trim { Command::WriteZeroes } else { command };
     let header = RequestHeader { cookie: 0, command, flags, offset_bytes, length_bytes };
     let header = client.send(header, &payload)?;
-    let answer = client.wait(header)?.unwrap();
+    let answer = client.wait(header)?;
+    let answer =
+        answer.unwrap_or_else(|error| panic!("{command:?} {flags} at {offset_bytes}: {error:?}"));
     if is_clean {
         assert!(answer.iter().all(|&byte| byte == 0));
     } else if command == Command::Read {

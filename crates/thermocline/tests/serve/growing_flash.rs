@@ -1,10 +1,12 @@
 //! Flashes, and shares of one, that get another size while clients are served.
 
+use std::fs::File;
 use std::thread;
 use std::time::Duration;
 
 use thermocline_core::random::SplitMix64;
 
+use super::block_devices::Loop;
 use super::crashes::{killed_under_load, range};
 use super::replacing::{check, models, under_load};
 use super::volumes::{check as check_pages, edit, fill, of_two, status_of};
@@ -247,5 +249,45 @@ fn room_moves_between_volumes_many_times_and_the_flash_grows_no_more() {
             volume["flash"]["size"] = toml::Value::String("4MiB".into());
         }
         cache.replace(&config.to_string());
+    }
+}
+
+#[test]
+fn a_start_exchanges_shares_on_a_full_block_device() {
+    for (shards, is_killed) in [(1, false), (2, true)] {
+        let mut cache = of_two();
+        cache.set("shards", shards).set("flash.size", "6MiB");
+        File::create(cache.path("device.img")).unwrap().set_len(13 << 20).unwrap();
+        let Some(device) = Loop::over(&cache.path("device.img")) else { return };
+        cache.set("flash.path", device.0.as_str());
+        let engine = cache.start();
+        fill(&mut engine.client_of("db"), 1000, 1);
+        let mut web = engine.client_of("web");
+        fill(&mut web, 500, 2);
+        flush(&mut web);
+        flush(&mut engine.client_of("db"));
+        drop(web);
+        if is_killed {
+            engine.kill();
+        } else {
+            engine.stop();
+        }
+        edit(&mut cache, "size = \"2MiB\"", "size = \"aMiB\"");
+        edit(&mut cache, "size = \"4MiB\"", "size = \"2MiB\"");
+        edit(&mut cache, "size = \"aMiB\"", "size = \"4MiB\"");
+        let engine = cache.start();
+        check_pages(&mut engine.client_of("db"), 1000, 1);
+        check_pages(&mut engine.client_of("web"), 500, 2);
+        let of = |volume: &str| status_of(&engine, volume)["capacity_pages"][1].as_u64().unwrap();
+        engine
+            .wait_for("the other shares", || ((of("db"), of("web")) == (512, 1024)).then_some(()));
+        fill(&mut engine.client_of("web"), 1200, 3);
+        check_pages(&mut engine.client_of("db"), 1000, 1);
+        check_pages(&mut engine.client_of("web"), 1200, 3);
+        engine.kill();
+        let engine = cache.start();
+        assert_eq!(status_of(&engine, "web")["capacity_pages"][1], 1024);
+        check_pages(&mut engine.client_of("db"), 1000, 1);
+        engine.stop();
     }
 }

@@ -19,11 +19,10 @@ use thermocline_nbd::server::{Exports, Handle};
 use tracing::{error, info};
 
 use super::board::Boards;
-use super::config::{Config, Resource, Volumes};
+use super::config::{Config, Resource, Volumes, WantedFlash};
 use super::departure::Stage;
 use super::devices::AnyDriver;
 use super::ending::leave_all;
-use super::flash_growth::WantedFlash;
 use super::listening::Ways;
 use super::new_flash::NewFlash;
 use super::ranges::VolumeRanges;

@@ -29,7 +29,7 @@ use tracing::{error, info};
 
 use super::Service;
 use super::changes::Changes;
-use super::config::{Config, Volumes};
+use super::config::{Config, Volumes, WantedFlash};
 use super::control::Control;
 use super::flash_room::place;
 use super::shared_flash::SharedFlash;
@@ -52,15 +52,6 @@ pub(super) struct FlashGrowth {
     awaits_copy: AtomicBool,
     /// Per thread: what its shard is to take over.
     news: Vec<Mutex<Option<FlashSize>>>,
-}
-
-/// A size that a volume is to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WantedFlash {
-    /// Pages that the policy of each shard keeps on flash.
-    pub(super) pages: u32,
-    /// Share of the flash, for the sum of all shares.
-    pub(super) share: Bytes,
 }
 
 /// Step of a change.
@@ -122,6 +113,11 @@ impl FlashGrowth {
             awaits_copy: AtomicBool::new(false),
             news: (0..threads).map(|_| Mutex::default()).collect(),
         }
+    }
+
+    /// Give it a size when that can be: see [`Volume::change_flash`].
+    pub(super) fn want(&self, wanted: WantedFlash) {
+        *lock(&self.next) = Some(wanted);
     }
 
     /// Return `true` from the moment when another size is wanted until all shards have it, and room that is given
@@ -218,14 +214,17 @@ impl Volume {
     /// `false` when the change has ended, either way; [`FlashGrowth::share`] is the share then, and the log says why
     /// it is not the wanted one.
     pub(super) fn change_flash(&self, wanted: WantedFlash) {
-        *lock(&self.growth.flash.next) = Some(wanted);
+        self.growth.flash.want(wanted);
     }
 
-    /// Return `true` if the volume gives room back, or is about to.
+    /// Return `true` if the volume gives room back, or is about to. One that has just started may be.
     pub(super) fn gives_room_back(&self, shard: &Shard) -> bool {
         let state = &self.growth.flash;
         let next = *lock(&state.next);
-        state.gives_back() || next.is_some_and(|next| next.pages < shard.options().flash_pages)
+        let may_have_room = shard.has_flash() && !state.has_looked.load(Ordering::SeqCst);
+        may_have_room
+            || state.gives_back()
+            || next.is_some_and(|next| next.pages < shard.options().flash_pages)
     }
 
     /// Take the next step of a change of the flash's size; `shard` is that of the first thread, and
@@ -254,7 +253,9 @@ impl Volume {
             *lock(&state.next) = None;
             return Ok(());
         }
-        let has_begun = || self.note.as_ref().is_some_and(|note| note.has_begun());
+        // The note begins the epoch before the shards do.
+        let has_begun =
+            || !shard.awaits_epoch() && self.note.as_ref().is_some_and(|note| note.has_begun());
         if !state.has_looked.load(Ordering::SeqCst) && has_begun() {
             state.has_looked.store(true, Ordering::SeqCst);
             changes.look(self);
@@ -391,6 +392,10 @@ impl Seat {
     pub(super) fn resize_flash(&self, exports: &mut Exports<Service>, thread: usize) {
         let state = &self.volume.growth.flash;
         let shard = exports.service_mut(self.place).inner_mut().engine_mut().shard_mut();
+        if shard.awaits_epoch() {
+            // A shard that cannot write yet would refuse the change, which others make already.
+            return;
+        }
         // Others see that it is taken when it is done.
         let mut news = lock(&state.news[thread]);
         if let Some(size) = &*news {

@@ -23,6 +23,8 @@ pub(super) struct Coming<'a> {
     pub(super) plan: &'a Plan,
     /// `true` if it has too few slots, and gets more.
     pub(super) is_to_grow: bool,
+    /// `true` if it may go on with these if there is no room, because other volumes give room back later.
+    pub(super) may_wait: bool,
 }
 
 impl Coming<'_> {
@@ -48,7 +50,18 @@ impl Coming<'_> {
             let slots = options.fewest_slots()..=options.slots();
             let mut extension = Extension::plan(storage, slots, None)?;
             if extension.bytes() > 0 {
-                place(shared, self.volume, &mut file.try_clone()?, &mut extension)?;
+                let placed = place(shared, self.volume, &mut file.try_clone()?, &mut extension);
+                if let Err(error) = &placed
+                    && self.may_wait
+                {
+                    let error = format!("{error:#}");
+                    info!(
+                        error,
+                        "the volume gets its share of the flash when others have given room back"
+                    );
+                    return Ok((flash, is_found));
+                }
+                placed?;
             }
             extension.apply(storage)?;
             info!(bytes = extension.bytes(), "the flash has grown");

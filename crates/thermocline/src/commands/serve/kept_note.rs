@@ -209,7 +209,8 @@ impl Note {
             known.has_given_up[shard] = true;
             return;
         }
-        self.holds.iter().for_each(WriteHold::hold);
+        // Requests wait for the note: to fail them would have file systems give up for a delay of milliseconds.
+        self.holds.iter().for_each(WriteHold::wait);
         known.flash = KnownFlash::Failed;
         self.has_failed.store(true, Ordering::Release);
         known.has_given_up[shard] = true;
@@ -220,14 +221,18 @@ impl Note {
         error!("the flash failed: serving from RAM and the backing store");
         if !known.has_begun {
             // Nothing was acknowledged in this epoch; if it never begins, the flash is as good as before.
+            self.holds.iter().for_each(WriteHold::hold);
             return;
         }
         match self.place.store(known.side_file()) {
             Ok(()) => self.has_stored(&mut known),
-            Err(error) => error!(
-                %error,
-                "the note of the backing store cannot be written: writes and flushes fail until it can"
-            ),
+            Err(error) => {
+                self.holds.iter().for_each(WriteHold::hold);
+                error!(
+                    %error,
+                    "the note of the backing store cannot be written: writes and flushes fail until it can"
+                );
+            }
         }
     }
 

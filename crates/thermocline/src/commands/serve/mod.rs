@@ -15,6 +15,7 @@ mod exposition;
 pub(crate) mod faults;
 mod flash_growth;
 mod flash_room;
+mod found_backing;
 mod found_shares;
 mod growth;
 mod history;

@@ -7,23 +7,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use thermocline_engine::driver::Driver as _;
-use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::driver::flash::FlashDevice;
-use thermocline_engine::driver::joint::JointSyncs;
 use thermocline_engine::{
-    Asked, Device, Engine, Fingerprint, FlashError, FlashSet, Noted, OpenError, Operation, Options,
-    Plan, Shard, SideFile, Uuid,
+    Asked, CHUNK_BYTES, Engine, FlashError, FlashSet, Noted, OpenError, Options, Plan, Shard,
+    SideFile,
 };
-use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::info;
 
-use super::config::{Config, IoEngine, Mode, Volumes};
-use super::devices::{
-    AnyDriver, caching, drive_files, drive_nbd, lock, lock_flash, options, set_bytes, with_others,
-};
+use super::config::{Config, Volumes, WantedFlash};
+use super::devices::{AnyDriver, caching, lock_flash, options, set_bytes};
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::flash_room::Coming;
+use super::found_backing::{Backing, drive, find, sample, sync_backing};
 use super::found_shares::with_found_shares;
 use super::kept_note::Note;
 use super::mirrored::{Pair, Wanted};
@@ -46,21 +42,8 @@ pub(crate) struct Opened {
     pub(crate) pins: PinFile,
     /// The backing store, if it is a file or a block device.
     pub(crate) backing: Option<DeviceFile>,
-}
-
-/// A backing store that was found. A file is locked from now on.
-enum Backing {
-    File(DeviceFile),
-    Nbd(Box<NbdBacking>),
-}
-
-impl Backing {
-    const fn file(&self) -> Option<&DeviceFile> {
-        match self {
-            Self::File(disk) => Some(disk),
-            Self::Nbd(_) => None,
-        }
-    }
+    /// Share of the flash that it gets when other volumes have given room back.
+    pub(crate) wanted_flash: Option<WantedFlash>,
 }
 
 /// A volume whose backing store was found.
@@ -111,23 +94,7 @@ pub(crate) fn open(
     };
     let volumes = &found;
     let stores = with_configs(stores, volumes)?;
-    let mut regions = match (&mut flash, volumes.are_named()) {
-        (Some(flash), true) => {
-            let wanted = stores.iter().filter(|store| store.has_flash());
-            let wanted = wanted.map(|store| (store.name(), store.region_bytes())).collect();
-            Some(Regions::read(flash, wanted, force_init).with_context(|| in_flash(volumes))?)
-        }
-        (Some(flash), false) => {
-            check_single(flash).with_context(|| in_flash(volumes))?;
-            None
-        }
-        (None, _) => None,
-    };
-    if let (Some(regions), Some(flash)) = (&mut regions, &flash) {
-        for store in &stores {
-            regions.give_up_left(flash, store.name(), store.load()?)?;
-        }
-    }
+    let mut regions = read_regions(volumes, &stores, flash.as_mut(), force_init)?;
     let mut planned = vec![];
     for store in stores {
         let config = store.config;
@@ -152,12 +119,15 @@ pub(crate) fn open(
         (is_shared, volumes.are_named()),
     )?;
     shared.members = pair.map(|pair| pair.into_members(shared.syncs_for(true))).transpose()?;
+    let givers: Vec<bool> = planned.iter().map(Planned::gives_room_back).collect();
     let mut opened = vec![];
-    for planned in planned {
+    for (number, planned) in planned.into_iter().enumerate() {
+        let mut others = givers.iter().enumerate().filter(|(other, _)| *other != number);
+        let may_wait = others.any(|(_, gives_back)| *gives_back);
         let config = planned.store.config;
         let _span = volumes.span(config).entered();
         let region = regions.as_ref().and_then(|regions| regions.of(planned.store.name()));
-        let volume = planned.open(&shared, region);
+        let volume = planned.open(&shared, region, may_wait);
         opened.push(volumes.within(config, volume)?);
     }
     if !volumes.are_named() {
@@ -165,6 +135,29 @@ pub(crate) fn open(
         shared.let_go();
     }
     Ok((found, opened, shared))
+}
+
+/// Read the regions of all volumes, if several share the flash. Regions that a killed server was about to remove are
+/// replaced.
+fn read_regions(
+    volumes: &Volumes,
+    stores: &[Store<'_>],
+    flash: Option<&mut FlashDevice>,
+    force_init: bool,
+) -> Result<Option<Regions>> {
+    let Some(flash) = flash else { return Ok(None) };
+    if !volumes.are_named() {
+        check_single(flash).with_context(|| in_flash(volumes))?;
+        return Ok(None);
+    }
+    let wanted = stores.iter().filter(|store| store.has_flash());
+    let wanted = wanted.map(|store| (store.name(), store.region_bytes())).collect();
+    let regions = Regions::read(flash, wanted, force_init);
+    let mut regions = regions.with_context(|| in_flash(volumes))?;
+    for store in stores {
+        regions.give_up_left(flash, store.name(), store.load()?)?;
+    }
+    Ok(Some(regions))
 }
 
 /// Give each store its configuration of these.
@@ -215,7 +208,7 @@ pub(super) fn open_one(shared: &SharedFlash, config: &Config) -> Result<Opened> 
         regions.apply(flash, storage.as_storage()).with_context(|| in_flash)?;
     }
     let region = regions.as_ref().and_then(|regions| regions.of(planned.store.name()));
-    planned.open(shared, region)
+    planned.open(shared, region, false)
 }
 
 /// Return the words that precede an error of the flash.
@@ -376,8 +369,20 @@ impl<'a> Store<'a> {
 }
 
 impl Planned<'_> {
-    /// Take the steps that come before the first request.
-    fn open(self, shared: &SharedFlash, region: Option<&Region>) -> Result<Opened> {
+    /// Return `true` if the volume gives room back once it is served.
+    fn gives_room_back(&self) -> bool {
+        let regions = self.flash.iter().flat_map(FlashSet::flashes).zip(&self.store.each);
+        let mut gives_back = regions.map(|(region, options)| {
+            let (layout, slots) = (&region.superblock().layout, options.slots());
+            let fewer = (slots < layout.slots).then(|| layout.with_first(slots));
+            fewer.is_some_and(|it| it.room_bytes(CHUNK_BYTES) < layout.room_bytes(CHUNK_BYTES))
+        });
+        gives_back.any(|gives_back| gives_back)
+    }
+
+    /// Take the steps that come before the first request. If the volume `may_wait`, and there is no room for its share
+    /// of the flash, it begins with the one that it has.
+    fn open(self, shared: &SharedFlash, region: Option<&Region>, may_wait: bool) -> Result<Opened> {
         let Self { store, flash, plan, is_to_grow } = self;
         let in_flash = store.in_flash();
         let Store { config, place, backing, each, note: note_place, pins, .. } = store;
@@ -389,11 +394,16 @@ impl Planned<'_> {
             .zip(note_place.as_ref())
             .map(|(file, note)| {
                 let volume = region.map(|_| &*config.nbd.export);
-                let coming = Coming { volume, each: &each, note, plan: &plan, is_to_grow };
+                let coming =
+                    Coming { volume, each: &each, note, plan: &plan, is_to_grow, may_wait };
                 coming.open(shared, file, flash).with_context(|| in_flash.clone())
             })
             .transpose()?;
         let has_flash = flash.is_some();
+        let (each, wanted_flash) = match &flash {
+            Some((flash, _)) if is_to_grow && may_wait => fitted(config, each, flash)?,
+            _ => (each, None),
+        };
         let mut shards = open_shards(each, flash.as_ref()).with_context(|| {
             if has_flash { in_flash.clone() } else { "the engine cannot be set up".to_owned() }
         })?;
@@ -434,7 +444,8 @@ impl Planned<'_> {
         };
         let engines =
             shards.into_iter().zip(drivers).map(|(shard, driver)| Engine::new(shard, driver));
-        Ok(Opened { engines: engines.collect(), note, beginning, pins, backing: backing_file })
+        let (engines, backing) = (engines.collect(), backing_file);
+        Ok(Opened { engines, note, beginning, pins, backing, wanted_flash })
     }
 }
 
@@ -464,6 +475,31 @@ fn remedied(error: OpenError, region: Option<&Region>) -> anyhow::Error {
     }
 }
 
+/// Return options of shards that fit the flash as it is, and the share of it that the volume wants instead.
+fn fitted(
+    config: &Config,
+    each: Vec<Options>,
+    flash: &FlashSet,
+) -> Result<(Vec<Options>, Option<WantedFlash>)> {
+    let regions = || each.iter().zip(flash.flashes());
+    if regions().all(|(options, flash)| Shard::check_open(options, flash).is_ok()) {
+        return Ok((each, None));
+    }
+    let fitting = regions().map(|(options, flash)| {
+        let fitting = options.fitting(flash.superblock().layout.slots);
+        fitting.context("the volume's region has no room for any page until others give room back")
+    });
+    let fitting: Vec<Options> = fitting.collect::<Result<_>>()?;
+    let pages = fitting.iter().map(|options| options.flash_pages).min().unwrap_or(0);
+    let wanted = each.first().zip(config.flash.as_ref());
+    // The server finds by itself how a share that moves is to change.
+    let wanted = wanted.filter(|(_, flash)| flash.moving.is_none());
+    let wanted = wanted
+        .map(|(options, flash)| WantedFlash { pages: options.flash_pages, share: flash.size });
+    let fitting = fitting.into_iter().map(|options| Options { flash_pages: pages, ..options });
+    Ok((fitting.collect(), wanted))
+}
+
 /// Open the shards, with the flash that was found or set up, or without one.
 fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<Vec<Shard>> {
     let Some((flash, is_found)) = flash else {
@@ -474,117 +510,10 @@ fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<V
     regions.map(|(options, flash)| Ok(open(options, flash)?)).collect()
 }
 
-/// Connect to an export for each of that many shards.
-fn connect_each(first: NbdBacking, shards: usize) -> Result<Vec<NbdBacking>> {
-    let others = (2..=shards).map(|number| {
-        first.connect_again().with_context(|| {
-            format!(
-                "connection {number} of {shards}, one for each shard: the server must take that many clients \
-                 (qemu-nbd: --shared={shards}), or set `shards = 1`"
-            )
-        })
-    });
-    let others = others.collect::<Result<Vec<_>>>()?;
-    Ok(std::iter::once(first).chain(others).collect())
-}
-
-/// Create the drivers of all shards of a volume. Drivers that write to the same device share its syncs.
-fn drive(
-    engine: IoEngine,
-    shards: &[Shard],
-    flash: Option<(&FlashDevice, &FlashSet)>,
-    backing: Backing,
-    all: &SharedFlash,
-) -> Result<Vec<AnyDriver>> {
-    let (disk, exports) = match backing {
-        Backing::File(disk) => (Some(disk), vec![]),
-        Backing::Nbd(first) => (None, connect_each(*first, shards.len())?),
-    };
-    let is_joint = disk.as_ref().filter(|_| shards.len() > 1);
-    let disk_syncs = is_joint.map(JointSyncs::start).transpose()?;
-    let mut exports = exports.into_iter();
-    let each = shards.iter().enumerate().map(|(number, shard)| {
-        let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
-        let first = region.as_ref().map(FlashDevice::first).transpose()?.flatten();
-        let frames = shard.frames();
-        let driver = match &disk {
-            Some(disk) => drive_files(engine, frames, first.as_ref(), disk)?,
-            None => {
-                let export = exports.next().context("each shard has a connection")?;
-                drive_nbd(engine, frames, NbdDriver::new(export, frames)?, first.as_ref())?
-            }
-        };
-        let of_disk = disk_syncs.as_ref().map(JointSyncs::join).transpose()?;
-        let syncs = all.syncs_for(flash.is_some());
-        with_others(engine, frames, driver, region.as_ref(), (syncs, of_disk))
-    });
-    each.collect()
-}
-
-/// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the
-/// engine counts all that it finds there as durable.
-fn sync_backing(driver: &mut AnyDriver) -> Result<()> {
-    driver.start(Operation::sync(Device::Backing));
-    let mut done = vec![];
-    while done.is_empty() {
-        driver.wait(&mut done);
-    }
-    let (_, result) = done.swap_remove(0);
-    result.context("it cannot be synced: what an earlier process wrote there may be lost")
-}
-
 /// Return the options of a volume, and those of each of its shards.
 fn sized(config: &Config, size_bytes: u64, pins: &PinFile) -> Result<(Options, Vec<Options>)> {
     let options = Options { pins: pins.pages(), ..options(config, size_bytes)? };
     let each = options.of_shards(config.shard_map()).context("`shards`")?;
     pins.check(&each)?;
     Ok((options, each))
-}
-
-/// Finds the backing store, and its size in bytes.
-fn find(place: &BackingLocation, config: &Config, caching: Caching) -> Result<(Backing, u64)> {
-    match place {
-        BackingLocation::File(path) => {
-            let file = lock(path, DeviceFile::open_within, caching).context("cannot open it")?;
-            let size_bytes = file.size_bytes()?;
-            Ok((Backing::File(file), size_bytes))
-        }
-        BackingLocation::Nbd(uri) => {
-            let access = match config.write_mode {
-                Mode::ReadOnly => Access::ReadOnly,
-                Mode::Back | Mode::Through | Mode::Around => Access::ReadWrite,
-            };
-            let uri = uri.clone();
-            let backing = match config.introduction()? {
-                None => NbdBacking::connect(uri, access)?,
-                Some(cooperation) => NbdBacking::connect_to_partner(uri, access, cooperation)?,
-            };
-            let backing =
-                backing.with_timeout(config.backing.timeout()).with_grace(config.backing.grace());
-            let size_bytes = backing.size_bytes();
-            Ok((Backing::Nbd(Box::new(backing)), size_bytes))
-        }
-    }
-}
-
-/// Read the fingerprint of a backing store, if one is wanted. For an export this makes a connection of its
-/// own, because its server may take one client at a time.
-fn sample(
-    backing: Backing,
-    wanted: Option<(Uuid, u64)>,
-    place: &BackingLocation,
-    config: &Config,
-) -> Result<(Backing, Option<Fingerprint>)> {
-    let Some((cache, size_bytes)) = wanted else { return Ok((backing, None)) };
-    match backing {
-        Backing::File(disk) => {
-            let fingerprint = start::fingerprint_of_file(&disk, cache, size_bytes);
-            Ok((Backing::File(disk), fingerprint))
-        }
-        Backing::Nbd(backing) => {
-            let fingerprint = start::fingerprint_of_export(*backing, cache, size_bytes);
-            let (backing, _) = find(place, config, Caching::Direct)?;
-            Ok((backing, fingerprint))
-        }
-    }
 }

@@ -14,9 +14,8 @@ use thermocline_engine::shares::{Curve, Moved, Shares};
 use tracing::{error, info};
 
 use super::Serving;
-use super::config::{Resource, Volumes};
+use super::config::{Resource, Volumes, WantedFlash};
 use super::departure::Stage;
-use super::flash_growth::WantedFlash;
 use super::shard_shares::Report;
 use super::sharing_status::{MoveStatus, ShareStatus};
 use super::volume::Seat;

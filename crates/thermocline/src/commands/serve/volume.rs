@@ -150,6 +150,9 @@ impl Prepared {
         let flash = config.flash.as_ref().map_or(Bytes(0), |flash| flash.size);
         let may_give_back = configs.are_named() && config.flash.is_some();
         let flash = FlashGrowth::new(flash, threads, may_give_back);
+        if let Some(wanted) = opened.wanted_flash {
+            flash.want(wanted);
+        }
         let growth = Growth::new(backing, flash, opened.engines[0].shard(), threads);
         let instruments = watch(config, shadows, &mut opened)?;
         let shards = opened.engines.iter().map(|engine| engine.shard().options().clone());

@@ -29,7 +29,7 @@ pub(crate) use self::io::{Io, IoEngine};
 use self::limits::Limits;
 pub(crate) use self::machines::{UblkSection, VhostUserSection};
 pub(crate) use self::policy::{Mode, Policy, check_depth};
-pub(crate) use self::shares::Resource;
+pub(crate) use self::shares::{Resource, WantedFlash};
 use self::volumes::FlashShare;
 pub(crate) use self::volumes::Volumes;
 pub(crate) use self::watching::{ControlSection, Level, Log, LogFormat, Metrics, Record};

@@ -15,6 +15,15 @@ pub(crate) enum Resource {
     Flash,
 }
 
+/// Size of the flash that a volume is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedFlash {
+    /// Pages that the policy of each shard keeps on flash.
+    pub(crate) pages: u32,
+    /// Share of the flash, for the sum of all shares.
+    pub(crate) share: Bytes,
+}
+
 /// `[volume.ram]`, and what `[volume.flash]` has of the same.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
