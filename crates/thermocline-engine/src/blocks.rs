@@ -81,6 +81,7 @@ impl<'a> Blocks<'a> {
         for ((offset, piece), result) in pieces.iter_mut().zip(results) {
             for (at, block) in (0..).step_by(BLOCK_BYTES).zip(piece.chunks_mut(BLOCK_BYTES)) {
                 let offset = offset.wrapping_add(at);
+                // One bad sector fails the whole piece, so its blocks are read one by one.
                 let is_there = result.is_ok() || self.storage.read_at(offset, block).is_ok();
                 is_readable.push(is_there);
             }

@@ -194,6 +194,7 @@ impl Directory {
         let own = used.iter().map(Extent::of);
         let mut free = free(others.chain(own).collect(), storage.size_bytes()?);
         let own = &self.volumes[index].extents;
+        // Room that the volume has already, and does not use, comes first.
         free.sort_by_key(|piece| !own.iter().any(|extent| extent.overlaps(*piece)));
         Ok(free.into_iter().map(Extent::bytes).collect())
     }

@@ -83,6 +83,8 @@ impl Flash {
             .map(|(page, slot)| Dirty { page, slot, is_lost: false })
             .collect();
         pages.sort_unstable_by_key(|dirty| dirty.page);
+        // Every worker has synced the backing store when this returns. Only then may the flash call a
+        // page clean.
         self.move_all(&mut pages, workers, &open, watch)?;
         let mut drained = Drained::default();
         for dirty in pages {
@@ -299,6 +301,7 @@ impl<'a, 'p, D: Driver, W: FnMut(DrainProgress)> Transfer<'a, 'p, D, W> {
     }
 
     fn start_waiting(&mut self) {
+        // Writes first: their ends free the windows that reads need.
         for device in [Device::Backing, Device::Flash] {
             while self.in_flight[device as usize] < IN_FLIGHT_MAX
                 && let Some(moving) = self.waiting[device as usize].pop_front()

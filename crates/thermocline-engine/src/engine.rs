@@ -208,6 +208,8 @@ impl<D: Driver> Engine<D> {
     }
 
     fn take_completions(&mut self) -> bool {
+        // Answers before completions: if the page is to stay, RAM must keep the bytes that the
+        // completion brings.
         while let Some((offset_bytes, answer)) = self.driver.next_answer() {
             let page = offset_bytes / u64::from(self.shard.options().page_bytes);
             self.shard.take_answer(page, answer);

@@ -129,6 +129,8 @@ impl Flash {
         amend: impl FnOnce(&mut Superblock),
     ) -> Result<(), FlashError> {
         let (mut superblock, place, _) = recovery::read_superblock(storage, index)?;
+        // An end in another epoch would let a flash that was written to since pass for one that stopped
+        // in order.
         if (superblock.cache, superblock.epoch) != owner {
             return Err(FlashError::Foreign);
         }

@@ -160,6 +160,7 @@ impl Outbox {
     pub(crate) fn takes_write(&self, now: Nanos, is_awaited: bool) -> bool {
         let expects_reads = self.reads_in_flight > 0
             || self.last_read_at.is_some_and(|at| now.0.saturating_sub(at.0) < READS_EXPECTED.0);
+        // A read behind many writes waits for all of them; a write that nobody waits for can wait.
         let makes_way = expects_reads && !is_awaited;
         let most = if makes_way { WRITES_BESIDE_READS_MAX } else { WRITES_MAX };
         self.writes_in_flight < most && !self.holds_writes
@@ -188,6 +189,8 @@ impl Outbox {
     }
 
     fn next_direct_run(&mut self) -> Option<Run> {
+        // New transfers wait until the sorted ones are gone: low positions could overtake the others
+        // for ever.
         if self.sorted.is_empty() {
             std::mem::swap(&mut self.fresh, &mut self.sorted);
             let key =
@@ -228,6 +231,7 @@ impl Outbox {
             OperationKind::Read | OperationKind::Write | OperationKind::Sync => RUN_PAGES_MAX,
         };
         let is_apart = next.device == Device::Flash && self.breaks.contains(&next.position);
+        // A page that failed in a run goes alone: only a page that is bad may fail.
         run.len() < pages_max
             && (next.device, next.kind, next.copies) == (last.device, last.kind, last.copies)
             && next.position == last.position + 1

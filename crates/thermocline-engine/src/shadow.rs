@@ -415,6 +415,8 @@ impl Shadow {
         let disk = self.costs.len() - 1;
         let tier = |index: usize| Tier(u8::try_from(index).expect("there are three tiers"));
         let sampled_accesses = self.counts.accesses();
+        // SHARDS_adj: the accesses to be expected, not those that came. A few very hot pages shift the
+        // latter, and hardly the misses.
         let expected = (accesses as f64 * rate).max(1.0);
         let share = |count: u64| count as f64 / expected;
         let flash_hits = if disk == 2 { self.counts.hits(Tier::FLASH) } else { 0 };
@@ -427,6 +429,8 @@ impl Shadow {
             accesses,
             rate,
             sampled_accesses,
+            // SHARDS_adj: accesses that the sample has too few or too many of are to the hottest pages,
+            // which are in RAM.
             ram_hit_ratio: if accesses == 0 { 0.0 } else { 1.0 - misses - flash_hit_ratio },
             flash_hit_ratio,
             flash_writes_per_access: if disk == 2 {

@@ -314,6 +314,8 @@ impl Shares {
             return None;
         }
         self.add_gains();
+        // Karlin et al.: move once the savings reach a part of the cost. Deviation (3): a third by
+        // default, not all of it.
         let waits_ms = |split: &Split| self.terms.caution * self.cost_ms(split) - split.gained_ms;
         // Of equal ones the first, which gives the first caches least.
         let best =
@@ -322,6 +324,7 @@ impl Shares {
             return None;
         }
         let (needed_ms, cost_ms) = (best.needed_ms, self.cost_ms(best));
+        // The sum leaves out the least gain, which is saved as well.
         let saved_ms = best.gained_ms + self.terms.gain_min * needed_ms;
         let (former_pages, steps) = (self.pages(), best.steps.clone());
         for (holder, steps) in self.holders.iter_mut().zip(steps) {
@@ -343,6 +346,8 @@ impl Shares {
                 each.map(|(holder, steps)| holder.recent_ms(steps * step_pages, step_pages)).sum();
             split.gained_ms += bound_ms - would_need_ms;
             split.needed_ms += needed_ms;
+            // Page: a sum that falls to 0 begins again, so that an earlier load does not weigh on what
+            // the present one would save.
             if split.gained_ms <= 0.0 {
                 (split.needed_ms, split.gained_ms) = (0.0, 0.0);
             }
@@ -359,6 +364,7 @@ impl Shares {
 /// Return all ways to divide steps among caches that leave none unused, as far as ceilings allow that; the first
 /// ones give the first caches least.
 fn splits(holders: &[Holder], steps: u32) -> Vec<Split> {
+    // Deviation (1): all splits, because a greedy search stops before a cliff of a curve.
     let ceilings: u32 = holders.iter().map(|holder| holder.ceiling).sum();
     let mut begun: Vec<(Vec<u32>, u32)> = vec![(vec![], steps.min(ceilings))];
     for (place, holder) in holders.iter().enumerate() {

@@ -199,6 +199,8 @@ impl SideFile {
             options.write(true).create(true).truncate(true).mode(0o600);
             let mut file = options.open(&new)?;
             file.write_all((self.text() + &mirror_line(noted)).as_bytes())?;
+            // The content before the name, and the folder before the caller goes on: a crash leaves one
+            // note or the other, whole.
             file.sync_all()?;
             fs::rename(&new, &path)?;
             sync_folder_of(&path)
@@ -222,6 +224,7 @@ impl SideFile {
     #[must_use]
     pub const fn without_flash(self) -> Self {
         let begins = Some(self.last_epoch());
+        // No flash has an epoch as late as this, so none that holds pages is used again.
         Self { epoch: u64::MAX, has_dirty: false, begins, end: None, ..self }
     }
 
@@ -264,6 +267,8 @@ impl SideFile {
         let superblock = &flash.superblock;
         let holds_pages = flash.held_pages > 0;
         let (found_epoch, noted_epoch) = (superblock.epoch, self.epoch);
+        // A copy that was made while the start ran has the same epoch. Only the end tells the two
+        // apart.
         let is_another_end =
             found_epoch == noted_epoch && self.end.is_some() && self.end != superblock.end;
         if (found_epoch < noted_epoch || is_another_end) && (holds_pages || self.has_dirty) {

@@ -170,6 +170,7 @@ impl Slots {
     /// Use no slot from this one on any more. Pages that are there stay until they are given up.
     pub(crate) fn set_limit(&mut self, limit: u32) {
         self.limit = Some(limit);
+        // No page goes there from here on; those that are there leave.
         for slot in limit..self.count() {
             let (word, bit) = (&mut self.free[slot as usize / 64], 1 << (slot % 64));
             self.free_slots -= u32::from(*word & bit != 0);
@@ -218,6 +219,7 @@ impl Slots {
         self.uppers.truncate(slots as usize);
         self.uppers.shrink_to_fit();
         self.free.truncate((slots as usize).div_ceil(64));
+        // It may be behind the new end.
         self.cursor = 0;
         self.condemned.retain(|slot| slot.0 < slots);
     }
@@ -300,6 +302,7 @@ impl Slots {
         if self.free_slots == 0 {
             return None;
         }
+        // The search goes on where the last one ended: words that are full are not looked at each time.
         while self.free[self.cursor] == 0 {
             self.cursor = (self.cursor + 1) % self.free.len();
         }
@@ -383,6 +386,8 @@ impl Slots {
     /// Return the next obsolete slot whose record is among the first `records`, which are durable.
     pub(crate) fn next_reusable(&mut self, records: u64) -> Option<SlotId> {
         let next = self.obsolete.front()?;
+        // Rule 4: slots are in the order of their records, so none behind this one can be used again
+        // either.
         if next.records > records {
             return None;
         }
@@ -414,6 +419,7 @@ impl Slots {
     /// Free a slot that nobody needs any more, and that no durable record names. It can be used
     /// again when it is not being read; a condemned slot never is.
     pub(crate) fn free(&mut self, slot: SlotId) {
+        // A read under way would get the bytes of the slot's next page.
         if self.pinned.contains_key(&slot) {
             self.freed_while_pinned.insert(slot);
             return;
@@ -422,6 +428,7 @@ impl Slots {
         let former = state.state();
         assert!(matches!(former, SlotState::Writing | SlotState::Obsolete), "it is given up first");
         state.set_state(SlotState::Free);
+        // It is broken, or its room is given back: it never is among the free ones again.
         if self.condemned.contains(&slot) || self.is_left(slot) {
             return;
         }
@@ -438,6 +445,7 @@ impl Slots {
                 slot.set_state(SlotState::Free);
             }
         }
+        // The flash is given up: no page goes there again.
         self.free.fill(0);
         self.free_slots = 0;
         self.limit = None;

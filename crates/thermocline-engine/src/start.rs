@@ -172,6 +172,8 @@ impl Found {
             (FoundFlash::None, _) => {
                 SideFile::check(self.note, None)?;
                 let note = self.note.map(|note| Step::WriteNote(note.without_flash()));
+                // The note comes before the first request: once the store is served without its flash,
+                // the flash is too old.
                 let mut steps = vec![Step::SyncBacking];
                 steps.extend(note.into_iter().chain([Step::Serve, Step::Seal]));
                 Ok(Plan { steps, notice: None })
@@ -213,6 +215,8 @@ impl Found {
     fn set_up(&self, first: Option<Step>) -> Plan {
         let note = SideFile::running(self.new_cache, 1);
         let rest = [
+            // The flash comes before the note: a note whose cache is nowhere would have every later
+            // start refused.
             Step::SetUpFlash(self.new_cache),
             Step::SyncBacking,
             Step::WriteNote(note),
@@ -242,6 +246,7 @@ impl Found {
         let superblock = &contents.superblock;
         let is_resized = superblock.backing_bytes != self.backing_bytes;
         let known = self.note.filter(|note| note.cache == superblock.owner());
+        // A start that crashed early may have named an epoch in the note that the flash never reached.
         let last = known.map_or(0, |note| note.last_epoch()).max(superblock.epoch);
         let epoch = last + 1;
         let begin = Begin {
@@ -261,9 +266,12 @@ impl Found {
             cache: superblock.owner(),
             epoch: former.map_or(superblock.epoch, |note| note.epoch),
             has_dirty: contents.dirty_pages > 0 || known.is_some_and(|note| note.has_dirty),
+            // `Step::Clear` begins another epoch, and the note must allow that one, too.
             begins: Some(epoch + u64::from(is_cleared)),
             end: self.recorded(contents).filter(|_| !is_written),
         };
+        // It names the epoch first: after a crash, a flash newer than any epoch in the note would be
+        // refused.
         let mut steps = vec![Step::WriteNote(starting)];
         if matches!(intent, Intent::Drain(_)) {
             steps.push(Step::WriteBack(begin));
@@ -271,7 +279,11 @@ impl Found {
             steps.extend(&END[1..]);
         } else {
             let running = SideFile::running(superblock.owner(), epoch);
+            // Rule 10: recovery may have read bytes that are only in caches. A power cut would take
+            // them back after a client saw them.
             steps.extend([Step::SyncFlash, Step::SyncBacking, Step::ServeReads]);
+            // Rule 11: the epoch, then the note. A note that runs ahead of the flash makes the flash
+            // look like an old copy.
             steps.extend([Step::BeginEpoch(begin), Step::WriteNote(running), Step::Serve]);
             steps.extend(END);
         }

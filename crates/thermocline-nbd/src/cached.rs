@@ -167,6 +167,8 @@ impl<D: Driver> Cached<D> {
     /// Return the information for clients.
     pub fn info(&self, name: &str, description: &str) -> ExportInfo {
         let options = self.engine.shard().options();
+        // `CAN_MULTI_CONN` promises that a flush covers what was acknowledged on any connection: one
+        // engine, or all shards of it, takes each flush.
         let mut flags = flag::HAS_FLAGS
             | flag::SEND_FLUSH
             | flag::SEND_FUA
@@ -406,6 +408,7 @@ impl<D: Driver> Service for Cached<D> {
             is_durable: piece.is_fua(),
         };
         if matches!(kind, RequestKind::Read | RequestKind::Cache) {
+            // None overtakes those that wait: short pieces could keep a long one waiting for ever.
             if !self.waiting_reads.is_empty() || !self.offer(request, payload) {
                 self.waiting_reads.push_back(request);
             }

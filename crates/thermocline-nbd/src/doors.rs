@@ -138,6 +138,7 @@ impl<S: Service> Doored<S> {
         let is_within =
             piece.offset_bytes.checked_add(length).is_some_and(|end| end <= self.size_bytes);
         let is_nothing = length == 0 && piece.command != Command::Flush;
+        // The service counts on the checks of the server, which this does not pass through.
         if !is_within || is_nothing {
             let outcome = if is_within { Ok(()) } else { Err(ErrorCode::Invalid) };
             return self.doors[door].answer(ticket, outcome);
@@ -212,6 +213,7 @@ impl<S: Service> Service for Doored<S> {
                 None => break,
             }
         }
+        // Once for all answers of a turn, so that the users of a door are told once.
         self.doors.iter_mut().for_each(|door| door.end_turn());
         None
     }

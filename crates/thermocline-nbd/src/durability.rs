@@ -60,6 +60,8 @@ impl Durability {
     /// Note that a write is about to be answered.
     pub fn wrote(&self) {
         let mut state = self.lock();
+        // The note before the answer: if the server is killed in between, the next one fails a flush
+        // too many, not one too few.
         state.answered += 1;
         self.note(&mut state, true);
     }
@@ -74,6 +76,7 @@ impl Durability {
     pub fn flushed(&self, covered: u64) -> bool {
         let mut state = self.lock();
         let is_doubtful = std::mem::take(&mut state.is_doubtful);
+        // Writes that were answered since the flush came are not covered, so the note stays for them.
         if state.answered == covered {
             self.note(&mut state, false);
         }

@@ -52,6 +52,7 @@ impl Chain {
         head: u16,
     ) -> Option<()> {
         let (mut count, mut index, mut is_indirect) = (u32::from(descriptors), head, false);
+        // The guest may have made a circle of the chain.
         for _ in 0..DESCRIPTORS_MAX {
             if u32::from(index) >= count {
                 return None;
@@ -60,6 +61,7 @@ impl Chain {
             let descriptor: Descriptor = memory.read_obj(address).ok()?;
             if u32::from(descriptor.flags()) & VRING_DESC_F_INDIRECT != 0 {
                 let is_table = descriptor.len().is_multiple_of(DESCRIPTOR_BYTES);
+                // VIRTIO 1.2, section 2.7.5.3: no table lies within a table, and nothing follows one.
                 if is_indirect || !is_table || descriptor.has_next() {
                     return None;
                 }
@@ -68,6 +70,7 @@ impl Chain {
                 continue;
             }
             let segment = Segment { address: descriptor.addr(), length_bytes: descriptor.len() };
+            // VIRTIO 1.2, section 2.7.4: all that the device writes comes after what it reads.
             if descriptor.is_write_only() {
                 self.writable.push(segment);
             } else if self.writable.is_empty() {

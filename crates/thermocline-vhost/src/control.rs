@@ -105,6 +105,7 @@ impl Drop for VhostUser {
     fn drop(&mut self) {
         {
             let mut shared = lock(&self.shared);
+            // Before the sockets are shut down: the thread looks at this when `accept` returns.
             shared.is_over = true;
             // The monitor may have closed it.
             drop(shared.connection.as_ref().map(|stream| stream.shutdown(Shutdown::Both)));
@@ -448,6 +449,7 @@ impl VhostUserBackendReqHandlerMut for Talk {
         self.told(index.into())?;
         // Without a descriptor, the ring would have to be looked at all the time.
         let kick = fd.ok_or(UNSUPPORTED)?;
+        // A ring that runs already must not have two owners: its requests are answered first.
         self.stop(queue)?;
         self.start(queue, kick)
     }

@@ -130,6 +130,7 @@ impl VhostDoor {
             let is_over =
                 place.as_ref().is_some_and(|it| it.stopping.is_some() && it.ring.is_idle());
             if let Some(Place { mut ring, stopping }) = place.take_if(|_| is_over) {
+                // All answers are signalled before the monitor hears that the ring has stopped.
                 ring.tell();
                 // The monitor has the descriptor as well: closing ours would not end the watch.
                 let _gone = epoll::delete(&self.poller, &ring.kick);
@@ -197,6 +198,7 @@ impl Door for VhostDoor {
         let mut events = [const { std::mem::MaybeUninit::<Event>::uninit() }; 16];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let _interrupted = epoll::wait(&self.poller, &mut events[..], Some(&now)).is_err();
+        // Emptied before orders are taken: one that comes later makes the descriptor readable again.
         let mut counter = [0; 8];
         let _empty = rustix::io::read(&*self.bell, &mut counter);
         self.obey();

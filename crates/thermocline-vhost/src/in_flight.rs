@@ -168,6 +168,8 @@ impl Notes {
 
     /// Note that a request was taken.
     pub(crate) fn begin(&mut self, head: u16) {
+        // The number before the mark: a request that is marked with an old number would be taken up in
+        // the wrong order.
         let place = Self::place(head) + COUNTER;
         self.bytes().store(self.counter, place, Ordering::Release).expect("it lies within");
         self.counter = self.counter.wrapping_add(1);
@@ -177,6 +179,7 @@ impl Notes {
     /// Note that a request is about to be answered.
     pub(crate) fn answering(&self, head: u16) {
         self.put_u16(Self::place(head) + NEXT, self.u16_at(LAST_BATCH));
+        // The list is whole before the used ring moves (the fence): a later server walks along it.
         self.put_u16(LAST_BATCH, head);
         fence(Ordering::SeqCst);
     }
@@ -185,6 +188,8 @@ impl Notes {
     pub(crate) fn answered(&self, head: u16, used_index: u16) {
         fence(Ordering::SeqCst);
         self.set(head, false);
+        // Last: as long as it differs from the used ring's index, a later server looks at the list of
+        // the last answers.
         self.put_u16(USED_INDEX, used_index);
     }
 }

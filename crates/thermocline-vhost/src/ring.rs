@@ -202,6 +202,8 @@ impl Ring {
         match wish {
             Wish::Serve(piece) => {
                 taken.command = piece.command;
+                // Now, not at the end: writes that are answered while a flush is under way need not be
+                // in it.
                 taken.covered = self.durability.covered();
                 if piece.command == Command::Read {
                     taken.found_bytes = piece.length_bytes.into();
@@ -239,6 +241,7 @@ impl Ring {
             _ if outcome.is_err() => false,
             Command::Flush => self.durability.flushed(taken.covered),
             Command::Write | Command::WriteZeroes | Command::Trim => {
+                // The note comes before the guest sees the answer.
                 self.durability.wrote();
                 true
             }
@@ -272,10 +275,14 @@ impl Ring {
     fn finish(&mut self, taken: &Taken, status: Status) {
         let Taken { head, memory, writable, found_bytes, .. } = taken;
         let room = length_bytes(writable);
+        // Before the used ring names the request: from then on the guest may use the memory for
+        // something else.
         let has_status = room > 0 && chain::write(memory, writable, room - 1, &[status.byte()]);
         let found = if status == Status::Done { *found_bytes } else { 0 };
         let used_bytes = if has_status { u32::try_from(found + 1).unwrap_or(u32::MAX) } else { 0 };
         if let Some(notes) = &self.notes {
+            // In this order around the used ring, a later server can tell an answer from a request that
+            // is lost.
             notes.answering(*head);
         }
         if self.queue.add_used(&*self.memory, *head, used_bytes).is_err() {
@@ -309,6 +316,7 @@ impl Ring {
         if self.state != State::Enabled {
             return true;
         }
+        // Asked first, looked afterwards: a request that came in between would not be signalled.
         self.is_told = true;
         match self.queue.enable_notification(&*self.memory) {
             Ok(is_any) => !is_any && self.again.is_empty(),

@@ -93,6 +93,7 @@ impl DeviceFile {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
         let made = options.mode(0o600).open(path)?;
+        // The file must outlive a power cut before a note says that a cache is in it.
         made.sync_all()?;
         sync_folder_of(path)?;
         Self::open_within(path, caching, patience)
@@ -215,6 +216,8 @@ impl DeviceFile {
         if !metadata.is_file() || metadata.len() >= size_bytes {
             return Ok(());
         }
+        // In a sparse file, the write of a slot could find the file system full, and the flash would
+        // fail.
         match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, size_bytes) {
             Ok(()) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(size_bytes)?,
@@ -297,6 +300,8 @@ impl DeviceFile {
                 // A hint: a device that cannot do it keeps the bytes.
                 change_space(&self.file, Space::Hole, offset, length).or(Ok(()))
             }
+            // Zeroes are promised, other than a discard: if the device cannot make them, they are
+            // written.
             OperationKind::Zero => change_space(&self.file, Space::Zeroes, offset, length)
                 .or_else(|_| write(&self.file, offset, frames, operation)),
         }

@@ -65,6 +65,8 @@ impl Lanes for FileLanes {
         let whole = self.lock();
         let file = whole.get(&lane).ok_or(io::ErrorKind::NotConnected)?;
         let file = file.region(self.region.clone())?;
+        // The system reports a failed write-back once per handle, so one who must hear of it needs its
+        // own.
         if self.is_reopened { file.reopen() } else { Ok(file) }
     }
 }
@@ -94,6 +96,7 @@ impl FlashDevice {
         };
         let now = pair.mirror().in_use();
         let members = Member::EACH.into_iter().filter_map(|member| now.lane_of(member));
+        // One that joins gets writes already, and is synced like the others.
         let lanes = members.chain(now.joining());
         lanes.map(|lane| Ok((lane, pair.lanes().open(lane)?))).collect()
     }

@@ -151,6 +151,7 @@ impl Hub {
                 state = self.has_changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             drop(state);
+            // Without the lock: a sync may take long, and others ask for the next one meanwhile.
             let synced = rustix::fs::fdatasync(file.file());
             let failure = synced.map_err(|error| DeviceError(io::Error::from(error).kind()));
             let mut state = self.lock();

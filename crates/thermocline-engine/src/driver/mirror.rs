@@ -184,6 +184,8 @@ impl Fan {
             [true, true] => Outcome::Done(Err(error)),
             [is_first, _] => {
                 let lacks = if is_first { Member::First } else { Member::Second };
+                // A sync has no second try: if that succeeded, it would not tell what the first one
+                // lost.
                 let is_final = operation.is_final || operation.kind == OperationKind::Sync;
                 if !is_final || !has(lacks.other()) {
                     return Outcome::Done(Err(error));
@@ -293,6 +295,7 @@ impl<D: Driver> MirrorDriver<D> {
             return;
         }
         let fan = &self.fan;
+        // A device that has not answered may still access frames, so its driver stays.
         let is_over = |lane: Lane| !now.has(lane) && !fan.waits_for(lane);
         self.others.retain(|&lane, _| !is_over(lane));
         if is_over(Lane::FIRST) {

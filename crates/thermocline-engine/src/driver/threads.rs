@@ -127,6 +127,8 @@ impl Shared {
     }
 
     fn perform(&self, operation: Operation) -> Completion {
+        // The lock is held as long as the operation runs: another flash must not close this file under
+        // it.
         let flash = self.flash.read().unwrap_or_else(PoisonError::into_inner);
         let device = match operation.device {
             Device::Flash => flash.as_ref(),
@@ -149,6 +151,7 @@ impl Driver for ThreadDriver {
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
         let mut counter = [0; 8];
+        // Before the completions are taken: one that comes later makes it readable again.
         let _empty = rustix::io::read(&*self.wake, &mut counter);
         while let Ok(completion) = self.completions.try_recv() {
             self.take(completion, done);
@@ -186,6 +189,7 @@ impl Driver for ThreadDriver {
 
 impl Drop for ThreadDriver {
     fn drop(&mut self) {
+        // The threads end with the channel. They are waited for, because the frames may go after this.
         self.operations = None;
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so.

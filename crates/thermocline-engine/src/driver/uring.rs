@@ -310,6 +310,7 @@ impl UringDriver {
         if flying.done_bytes == operation.length_bytes {
             return Some(Ok(()));
         }
+        // Otherwise the rest would be submitted again for ever, beyond the end of the file.
         if moved == 0 {
             return Some(Err(DeviceError(io::ErrorKind::UnexpectedEof)));
         }
@@ -378,6 +379,7 @@ impl Driver for UringDriver {
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
         self.push_waiting();
+        // Completions lie in shared memory, so a poll without new operations costs no system call.
         if !self.ring.submission().is_empty() {
             self.enter(0);
         }

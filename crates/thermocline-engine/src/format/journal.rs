@@ -93,6 +93,7 @@ pub(crate) fn decode(block: &[u8]) -> Option<(Header, Vec<Record>)> {
     };
     let count = reader.u32() as usize;
     let _padding = reader.u32();
+    // A right checksum does not make numbers sane: what counts on from them must not run over.
     let is_plausible = count <= RECORDS_PER_BLOCK
         && header.sequence < super::SEQUENCE_LIMIT
         && header.written_bytes < super::WRITTEN_BYTES_LIMIT;

@@ -164,6 +164,7 @@ impl Layout {
 
     /// Return the number of bytes that the flash must have, with annexes that lie behind the beginning.
     pub(crate) fn end_bytes(&self) -> u64 {
+        // The address of an annex that lies before the region wraps around: that one does not count.
         let ends = self.annex_ranges().map(|range| range.end).filter(|end| *end < 1 << 63);
         ends.max().unwrap_or(0).max(self.first_bytes())
     }

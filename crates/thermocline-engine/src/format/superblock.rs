@@ -134,6 +134,7 @@ impl Superblock {
         }
         let format = u32::from_le_bytes([block[16], block[17], block[18], block[19]]);
         let mut reader = Reader::new(block).ok_or(Unreadable::Torn)?;
+        // After the checksum: a number in a torn block says nothing of another format.
         if !(FORMAT_OF_SINGLE_JOURNAL..=FORMAT_OF_SHORTENED).contains(&format) {
             return Err(Unreadable::Format(format));
         }
@@ -165,6 +166,7 @@ impl Superblock {
             superblock.layout.room_slots = reader.u32();
             superblock.layout.annexes = Annexes::decode(&mut reader).ok_or(Unreadable::Torn)?;
         }
+        // The formats with annexes are for both widths.
         let is_of_width = has_annexes
             || superblock.is_wide() == [FORMAT_OF_WIDE, FORMAT_OF_WIDE_REGION].contains(&format);
         let is_shortened = format == FORMAT_OF_SHORTENED;

@@ -106,6 +106,7 @@ impl Label {
             }
         }
         let intact = copies.iter().filter_map(|copy| copy.ok());
+        // A crash between the two copies leaves an older one behind.
         if let Some(newest) = intact.max_by_key(|label| label.generation) {
             return Ok(Ok(newest));
         }
@@ -137,6 +138,7 @@ impl Label {
             let label = Self::decode(&block).ok().filter(|_| read);
             label.map(|label| label.generation)
         };
+        // The worse copy first: a crash in between leaves the better one.
         let is_second_worse = age(storage, second) < age(storage, first);
         let order = if is_second_worse { [second, first] } else { [first, second] };
         let block = self.encode();

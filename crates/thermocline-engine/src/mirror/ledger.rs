@@ -43,6 +43,8 @@ impl Ledger {
 impl Entries {
     /// Note a write that begins, and the device that joins if it goes there, too.
     pub(super) fn begin(&mut self, number: u64, range: Range<u64>, joins: Option<Lane>) {
+        // The copy may have read older bytes here already, and write them after this write has reached
+        // the new device.
         self.touch(&range);
         self.under_way.push(Write { number, range, joins });
     }
@@ -149,6 +151,7 @@ impl Ledgers {
 
     /// Do something that no write comes between, unless one was or is under way without that device.
     pub(super) fn while_none_lacks<T>(&self, lane: Lane, work: impl FnOnce() -> T) -> Option<T> {
+        // All at once, so that no writer begins a write while `work` changes where writes go.
         let held: Vec<MutexGuard<'_, Entries>> = self.each.iter().map(|it| it.lock()).collect();
         let is_lacking = held.iter().any(|entries| entries.lacks(lane));
         (!is_lacking).then(work)

@@ -343,6 +343,7 @@ impl Pairing {
         let [one, other] = found;
         let labels = [one.label(), other.label()];
         let is_there = |found: &FoundMember| !matches!(found, FoundMember::Absent(_));
+        // A device that is missing keeps what is to be given up, and could come back with that.
         if asked.forces_init && is_there(&one) && is_there(&other) {
             return Ok(Self::SetUp);
         }
@@ -386,6 +387,7 @@ impl Pairing {
                 None => Err(MirrorError::BothAlone { generation }),
             };
         }
+        // The note may name a generation newer than both: then neither device has the newest pages.
         check_noted(label, asked)?;
         if older.generation == generation {
             return Ok(Self::Both { labels });

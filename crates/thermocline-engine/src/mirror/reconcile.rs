@@ -246,6 +246,7 @@ impl Region<'_> {
     fn merge_journals(&mut self, superblock: &Superblock) -> Result<(), MirrorError> {
         let [one, other] = &mut self.pair;
         let journals = [Journal::read(*one, superblock), Journal::read(*other, superblock)];
+        // A block calls others durable only after a sync of both members, so the word of one is enough.
         let uncertain = journals.iter().map(|journal| journal.uncertain).max().unwrap_or(0);
         let mut records: BTreeMap<(u32, u64), Record> = BTreeMap::new();
         for journal in &journals {
@@ -261,6 +262,8 @@ impl Region<'_> {
         for record in records.values() {
             self.merge_slot(superblock, record)?;
         }
+        // Slots before blocks: a block may call others durable, and recovery does not look at the slots
+        // of those.
         self.sync()?;
         let [first, second] = &journals;
         let places: Vec<u64> = first.blocks.keys().chain(second.blocks.keys()).copied().collect();

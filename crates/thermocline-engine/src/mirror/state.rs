@@ -245,10 +245,13 @@ impl Mirror {
             return Err(StillUsed::Survivor(DeviceError(io::ErrorKind::Other)));
         }
         let generation = kept.generation + 1;
+        // The label first: if the note named a generation that no label has, a start would refuse both
+        // members.
         let labelled = kept.keeper.label(survivor, generation);
         labelled.map_err(|error| StillUsed::Survivor(error.into()))?;
         kept.keeper.note(survivor, generation).map_err(|error| StillUsed::Note(error.into()))?;
         kept.generation = generation;
+        // Last: from here on operations are acknowledged that the member lacks.
         self.change(|now| Some(InUse { used: bit(survivor), ..now }));
         Ok(())
     }
@@ -309,6 +312,7 @@ impl Mirror {
     /// Have writes go to a device, too, which is to take the place of a member, or of the one that is missing. It
     /// counts as blank, until it is admitted. Return `true` unless another one joins.
     pub fn begin_join(&self, lane: Lane, replaced: Member) -> bool {
+        // Before the change: what is missed after it concerns this device, and must not be forgotten.
         self.ledgers().restart();
         self.progress.iter().for_each(|bytes| bytes.store(0, Ordering::Relaxed));
         self.change(|now| {
@@ -332,6 +336,7 @@ impl Mirror {
         if now.joining != Some(lane) {
             return Err(DeviceError(io::ErrorKind::NotConnected));
         }
+        // Asked before the former member is left out, because that cannot be taken back.
         let is_ready = self.ledgers().while_none_lacks(lane, || ()).is_some();
         if !is_ready {
             return Ok(false);

@@ -108,6 +108,8 @@ impl<L: Lanes> MirrorStorage<L> {
         let start = |offset_bytes: u64| self.start_bytes.wrapping_add(offset_bytes);
         let mut now = self.mirror.in_use();
         for (number, &(offset_bytes, length)) in (0..).zip(ranges) {
+            // These writes do not go to a device that joins. The ledger notes that, and the copy takes
+            // them up.
             now = writer.begin(number, start(offset_bytes)..start(offset_bytes) + length, false);
         }
         let written = self.each(now, work);

@@ -163,6 +163,8 @@ impl Flash {
         // all of them.
         self.superblock.epoch += 1;
         self.superblock.has_single_journal = false;
+        // A copy of the flash that is made from now on has no end, so the note can tell it from what an
+        // orderly stop leaves.
         self.superblock.end = None;
         // Rule 8: the worse copy is overwritten first, so that the better one is there at any time.
         let first_copy = std::mem::take(&mut self.first_copy);
@@ -191,6 +193,7 @@ impl Flash {
             return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
         }
         let mut flash = Self::read_table(storage, &superblock)?;
+        // Rule 8: the copy that counts is overwritten last.
         flash.first_copy = 1 - place;
         flash.damaged_blocks += damaged;
         let journal = Journal::read(storage, &superblock)?;
@@ -382,6 +385,7 @@ pub(crate) fn write_superblock(
 ) -> Result<(), FlashError> {
     let mut block = vec![0; BLOCK_BYTES];
     superblock.encode(&mut block);
+    // One copy is durable before the other is touched: a torn write leaves one of them whole.
     for place in [first_copy, first_copy + 1] {
         storage.write_at(Layout::superblock_offset_bytes(place), &block)?;
         storage.sync()?;

@@ -187,6 +187,7 @@ impl Found {
         *generation = header.generation;
         for (row, found) in rows.iter_mut().zip(found) {
             *row = found.filter(|found| superblock.is_page(found.page));
+            // A row that is dropped counts, too: later versions must be newer than any that the flash names.
             self.version = self.version.max(found.map_or(0, |found| found.version));
         }
         true

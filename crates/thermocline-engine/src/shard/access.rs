@@ -38,6 +38,7 @@ impl Shard {
             let actions = self.actions.as_slice();
             observer(&Event::Access { now: self.now, page, op, actions });
         }
+        // The most frequent access changes nothing of the page, so nothing has to be settled.
         if let [Action::Serve { op: Op::Read, tier: Tier::RAM, .. }] = self.actions.as_slice()
             && let Some(Place::Entry(id)) = self.place(piece.page)
             && let Some(frame) = self.entries[id].frame
@@ -105,6 +106,7 @@ impl Shard {
 
     /// Lets a policy that keeps time work on its own.
     pub(super) fn policy_background(&mut self) {
+        // Rule 11: until the epoch is durable, nothing may be moved that has to be written.
         if !self.options.policy.entry.capabilities.needs_clock || self.awaits_epoch {
             return;
         }
@@ -174,6 +176,7 @@ impl Shard {
             Content::Read | Content::Prefetch | Content::Write(_) => false,
         };
         let is_passing = (is_around || building.is_sequential) && !self.is_pinned(piece.page);
+        // A write around a tier that holds the page would leave old bytes there.
         (is_passing || is_blank) && self.place(piece.page).is_none()
     }
 
@@ -191,11 +194,13 @@ impl Shard {
         }
         building.found_in(Tier::DISK);
         let is_trimmed = matches!(piece.content, Content::Trimmed);
+        // A trim promises no bytes, so a page of which only a part is trimmed may stay as it is.
         if is_trimmed && !self.is_whole(piece) {
             return;
         }
         let id = self.ensure_entry(piece.page);
         self.serve(id, piece, Tier::DISK, building);
+        // After the write, which takes that mark away.
         self.entries[id].is_discarded = is_trimmed;
         self.settle_page(piece.page);
     }
@@ -347,11 +352,13 @@ impl Shard {
     /// Puts new bytes into the page's frame, or into another one if somebody still reads that.
     fn write_frame(&mut self, id: EntryId, piece: &Piece<'_>, is_whole: bool) {
         let former = self.entries[id].frame;
+        // Whoever asked for the page before gets the former bytes; the entry does not wait for them.
         if is_whole && let Some(fetch) = self.entries[id].fetch.take() {
             self.fetches[fetch.0 as usize].is_current = false;
         }
         let frame = match former {
             Some(frame) if self.pool.is_exclusive(frame) => frame,
+            // A device or a reply still reads this frame: its bytes must not change.
             Some(shared) => {
                 let frame = self.take_frame();
                 if !is_whole {
@@ -374,6 +381,7 @@ impl Shard {
         let entry = &mut self.entries[id];
         entry.newest = version;
         entry.is_discarded = false;
+        // A write under way has older bytes than these: its end must leave this version undurable.
         if let Some(SlotWrite { capture, .. }) = &mut entry.slot_write
             && capture.next == 0
         {
@@ -384,6 +392,7 @@ impl Shard {
         {
             capture.next = version;
         }
+        // Otherwise an older version is not durable yet, and that one counts.
         if entry.undurable == 0 {
             self.entries.set_undurable(id, version);
             self.is_stirred |= self.is_too_volatile();

@@ -413,6 +413,8 @@ impl Shard {
     /// Want a range on the disk, for which the request waits.
     fn want_blank(&mut self, pages: Range<u64>, kind: OperationKind, building: &mut Building) {
         building.waiting += 1;
+        // `before` numbers what the disk has: an entry of the range must have a version that is older
+        // than the range.
         let (before, version) = (self.next_version(), self.next_version());
         let (owed, is_doubtful) = self.blanks.cut(&pages);
         let blank = Blank {
@@ -461,6 +463,8 @@ impl Shard {
             State::Written(sync) => {
                 self.blanks.cut(&(page..page + 1));
                 if self.disk_syncs.has_started(sync) {
+                    // The sync under way covers the range, so its failure must put this page in doubt,
+                    // too.
                     self.disk_syncs.note_syncing(page, version);
                 } else {
                     self.note_unsynced(page, version);
@@ -485,6 +489,7 @@ impl Shard {
         }
         let page_bytes = u64::from(self.options.page_bytes);
         let (pages, kind, run) = self.blanks.next_run(page_bytes)?;
+        // Ranges and other writes take turns, so that neither waits for the end of the other.
         self.blanks.is_others_turn = true;
         self.outbox.write_started();
         let length_bytes = (pages.end - pages.start) * page_bytes;

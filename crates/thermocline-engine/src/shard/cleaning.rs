@@ -54,6 +54,7 @@ impl Cleaner {
 impl Shard {
     /// Starts to read from flash what is to be written to disk, in the order of the disk.
     pub(super) fn start_write_backs(&mut self) {
+        // Rule 11: a page that is cleaned would change the disk before the note allows that.
         if self.awaits_epoch {
             return;
         }
@@ -85,6 +86,7 @@ impl Shard {
 
     /// Return `true` if background work may take a frame.
     pub(super) fn has_spare_frame(&self) -> bool {
+        // A request that is being taken counts on the frames that it has claimed for its other pages.
         self.pool.free_frames() > self.requests.claimed_frames()
     }
 
@@ -201,6 +203,7 @@ impl Shard {
         let [_, dirty] = self.slots.live_and_dirty();
         let target = self.dirty_slots_target();
         let rate = f64::from(self.options.cleaning.pages_per_second_max);
+        // A pause earns at most a second of the rate, so that no burst follows it.
         let allowed = (rate * (elapsed_ns.min(1_000_000_000) as f64) / 1e9).ceil();
         let excess = f64::from(dirty) - target;
         let waiting = self.write_backs.waiting_pages() as f64;

@@ -56,6 +56,7 @@ impl Shard {
     /// Note that the page of such a record is in its slot.
     pub(super) fn early_record_done(&mut self, record: NonZeroU64) {
         self.journal.early_done(record);
+        // A commit may have waited for this page alone (rule 2).
         if self.journal.has_written() {
             self.start_flash_sync();
         }
@@ -79,6 +80,8 @@ impl Shard {
         let frames = self.metadata.free_frames() as u64;
         match self.journal.start_commit(frames / JOURNAL_COPIES) {
             Commit::Nothing => {}
+            // No room is left to take a record back. So no sync may start, and only a sync would make
+            // room.
             Commit::Stuck => self.flash_failed(),
             Commit::Blocks(blocks) => {
                 for _ in 0..blocks {
@@ -164,6 +167,7 @@ impl Shard {
             self.count_error(Device::Flash);
             self.flash_failed();
         }
+        // The flash may have failed since the sync began: then the journal covers nothing any more.
         let Some(has_ended_checkpoint) = self.journal.synced() else { return };
         self.counters.commits += 1;
         self.counters.checkpoints += u64::from(has_ended_checkpoint);

@@ -35,6 +35,7 @@ impl Shard {
             // One bad page must not fail its neighbours.
             for mut transfer in run {
                 transfer.is_retry = true;
+                // Each page is written again after the sync that failed, so nothing of it is in doubt.
                 transfer.is_doubtful = false;
                 self.outbox.push(transfer);
             }
@@ -74,6 +75,8 @@ impl Shard {
         }
         let is_intact = self.is_intact(key);
         match (result, slot) {
+            // A sync failed during the read, and may have dropped the version that the disk should have
+            // had.
             _ if self.fetches[key].is_doubtful => self.fetch_elsewhere(key),
             (Ok(()), None) if std::mem::take(&mut self.fetches[key].is_outdated) => {
                 self.push_fetch(key, Purpose::Policy, true);
@@ -147,6 +150,8 @@ impl Shard {
             self.fetch_failed(key, RequestError::Lost);
             return;
         };
+        // Only exactly this version may be served. If the disk has another one, that is older, and a
+        // client may have seen the newer one.
         if self.entries[id].disk_written == version {
             if self.entries[id].slot == Some(slot) && !self.slots.slot(slot).is_dirty() {
                 self.give_up_slot(id);
@@ -159,6 +164,7 @@ impl Shard {
             return;
         }
         self.set_lost(id, true);
+        // A page without bytes can never be written: a flush that waited for it would not end.
         self.entries.set_undurable(id, 0);
         self.fetch_failed(key, RequestError::Lost);
     }
@@ -297,6 +303,8 @@ impl Shard {
     ) {
         let id = self.entry(page).expect("a page that is being written has an entry");
         let capture = self.entries[id].disk_write.take().expect("its entry knows of the write");
+        // Rule 9: a sync that failed during the write may have dropped it, although the write
+        // succeeded.
         if is_doubtful && result.is_ok() {
             // Requests that wait for it are answered once it was written again.
             self.disk_write_failed(id);
@@ -323,6 +331,8 @@ impl Shard {
             // Later reads get the content of the disk.
             self.entries[id].zeroed = 0;
         }
+        // `disk_synced` stays behind: only a sync that begins from now on makes the version durable
+        // (rule 9).
         self.entries[id].disk_written = capture.version;
         self.note_unsynced(page, capture.version);
         self.written(id, capture);
@@ -371,6 +381,7 @@ impl Shard {
         self.rest_backing(page);
         self.entries[id].is_discarded = false;
         self.entries[id].wants.disk = true;
+        // While the backing store refuses the page, a slot can make it durable.
         if self.current_slot(id).is_none() && self.flash.works() {
             self.entries[id].wants.log = true;
         }

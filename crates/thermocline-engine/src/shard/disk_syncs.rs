@@ -110,6 +110,7 @@ impl DiskSyncs {
     /// Begins the next sync if one is wanted and none is under way. Returns `true` if the disk is
     /// to be synced.
     pub(super) const fn start(&mut self) -> bool {
+        // One at a time: a failure must say which writes are in doubt.
         if !self.is_wanted || self.is_syncing {
             return false;
         }

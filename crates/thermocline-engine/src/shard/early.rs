@@ -28,6 +28,8 @@ impl Shard {
     pub fn open_early(options: Options, flash: &Flash) -> Result<Self, OpenError> {
         let mut shard = Self::open(options, flash)?;
         shard.awaits_epoch = true;
+        // Rule 11: a crash before the epoch must leave both devices as the last run did, so that the
+        // next start decides alike.
         shard.outbox.hold_writes();
         Ok(shard)
     }
@@ -43,6 +45,8 @@ impl Shard {
     /// If the shard does not [wait](Self::awaits_epoch) for that, or the flash is another one.
     pub fn epoch_has_begun(&mut self, flash: &Flash) {
         assert!(self.awaits_epoch, "an epoch begins once");
+        // Rule 8: journal blocks carry the new epoch from here on, and table blocks go on from the
+        // generations that the start wrote.
         self.journal.begin(&flash.superblock, flash.generations.clone());
         self.awaits_epoch = false;
         self.outbox.release_writes();

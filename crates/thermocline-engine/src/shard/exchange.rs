@@ -119,6 +119,7 @@ impl Shard {
     /// Return `true` if nothing on the flash is dirty but pages that are lost.
     fn is_all_written_back(&self) -> bool {
         let [_, dirty] = self.slots.live_and_dirty();
+        // Nobody can clean the slot of a lost page, and no flash could be left if that counted.
         let lost = self.lost.iter().filter(|&&page| {
             let slot = self.entry(page).and_then(|id| self.entries[id].slot);
             slot.is_some_and(|slot| self.slots.slot(slot).is_dirty())
@@ -284,6 +285,8 @@ impl Shard {
             return;
         }
         let next = self.disk_syncs.next();
+        // If nothing was written since the last sync began, that one covers all, and may still be under
+        // way.
         let wanted = syncs.unwrap_or(if self.needs_sync() { next } else { next - 1 });
         if self.disk_syncs.done() >= wanted {
             self.flash = FlashUse::Released(None);

@@ -120,6 +120,8 @@ impl Shard {
             return;
         }
         let now = self.now;
+        // The observer comes first: it may hold writes (`WriteHold`) until the note says that the flash
+        // is given up.
         if let Some(observer) = &mut self.observer {
             observer(&super::Event::FlashFailed { now });
         }
@@ -132,6 +134,7 @@ impl Shard {
         self.flash = FlashUse::Released(None);
         self.shrinking = None;
         self.forget_journal();
+        // A stop may have closed them, because dirty pages could stay on flash. Now they cannot.
         self.write_backs.open();
         self.options.flash_pages = 0;
         self.unlink_slots();

@@ -70,6 +70,7 @@ impl Shard {
 
     /// Add a request that waits for versions whose writes have begun, or are wanted.
     fn push_waiter(&mut self, request: usize, version: u64, pages: Option<Range<u64>>) {
+        // A slot may have the version already, with a record that is not durable yet.
         self.waiters.push(request, version, pages, self.journal.appended());
         self.want_commit();
         self.is_stirred = true;
@@ -137,6 +138,7 @@ impl Shard {
 
     /// Moves waiters on, and starts commits and syncs that are wanted.
     pub(super) fn advance_waiters(&mut self) {
+        // Rule 11: no commit, no checkpoint and no sync before the epoch is durable.
         if self.awaits_epoch {
             return;
         }
@@ -345,6 +347,8 @@ impl Shard {
         // A request that waited for this sync must be told: a later sync that succeeds would not
         // cover what was dropped.
         let failed = self.waiters.fail_syncs(self.disk_syncs.done());
+        // Rule 9: the failed sync may have dropped writes in flight, too, and the next sync would not
+        // report them.
         for (_, flying) in &mut self.in_flight {
             match flying {
                 InFlight::Run(run) if run[0].device == Device::Backing => {

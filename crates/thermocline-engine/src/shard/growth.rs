@@ -15,6 +15,8 @@ impl Shard {
     pub fn check_growth(&self, pages: u64) -> Result<(), OptionsError> {
         let former = self.options.backing_pages;
         let is_wide = |pages: u64| [pages > u64::from(u32::MAX), pages > 1 << 32];
+        // Beyond the first size policies know pages by hashes, and the flash has another format. Beyond the
+        // second, slots keep upper bits of page numbers.
         if pages < former || is_wide(pages) != is_wide(former) {
             return Err(OptionsError::Growth { former_pages: former, pages });
         }

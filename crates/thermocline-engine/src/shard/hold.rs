@@ -62,6 +62,7 @@ impl Shard {
     /// Return the answer to requests of this kind, independent of their own result.
     pub(super) fn held_back(&self, kind: RequestKind) -> Result<(), RequestError> {
         let is_read = kind.only_reads();
+        // A read promises nothing that the note must say first.
         if is_read || !self.write_hold.fails() { Ok(()) } else { Err(RequestError::Io) }
     }
 

@@ -305,6 +305,7 @@ impl Shard {
     /// Forget the page's bytes in RAM, because the backing store has newer ones. Versions that were written
     /// and not synced stay in the list of unsynced versions: if the next sync fails, they are lost.
     fn forget_content(&mut self, id: EntryId) {
+        // A number of its own: no slot, and no write under way, has these bytes as the newest any more.
         let version = self.next_version();
         let entry = &mut self.entries[id];
         let frame = entry.frame.take();

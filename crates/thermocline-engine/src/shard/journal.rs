@@ -411,6 +411,7 @@ impl Journal {
         }
         self.is_commit_wanted = false;
         if std::mem::take(&mut self.is_seal_wanted) {
+            // The block says what is durable while it is written, so it seals no record that it holds.
             self.sealed = self.durable;
         }
         self.writing_first = self.next_sequence;
@@ -455,6 +456,7 @@ impl Journal {
     /// Note that a copy of a block is written. Returns `true` if that was the last one of the
     /// commit.
     pub(super) fn copy_written(&mut self) -> bool {
+        // Copies end after a failure of the flash has made the journal forget them.
         if self.writing_copies == 0 {
             return false;
         }

@@ -254,6 +254,7 @@ impl Shard {
         let (policy, space) = options.build_policy(slots)?;
         let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
         let pins = Pins::new(options.pins.clone(), if slots > 0 { Tier::FLASH } else { Tier::RAM });
+        // Nobody else ever gets these: requests that hold all other frames may wait for a commit.
         let metadata = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
         let zero_frame = pool.take().expect("a pool has more frames than those");
         pool.withhold(options.spare_ram_pages, options.frames_for_requests());
@@ -444,6 +445,7 @@ impl Shard {
                 entry.slot = Some(id);
                 entry.on_flash = slot.is_visible();
                 entry.newest = slot.version();
+                // Rule 4: only a sync of the disk has made the slot clean.
                 if !slot.is_dirty() {
                     entry.disk_started = entry.newest;
                     entry.disk_written = entry.newest;
@@ -454,6 +456,8 @@ impl Shard {
                 if let Some(id) = self.ensure_blank_entry(page) {
                     return id;
                 }
+                // Newer than any record of the page that replay may still find: a slot with these bytes
+                // must win over those.
                 entry.newest = self.next_version();
                 entry.disk_started = entry.newest;
                 entry.disk_written = entry.newest;
@@ -469,6 +473,8 @@ impl Shard {
     fn compact(&mut self, id: EntryId) {
         let entry = &self.entries[id];
         let page = entry.page;
+        // Rule 9: a version without a sync keeps its entry, which a failed sync has to write again. An
+        // obsolete slot finds the entry when it is free.
         let is_needed = entry.frame.is_some()
             || entry.in_ram
             || entry.is_lost

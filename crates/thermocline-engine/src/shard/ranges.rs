@@ -168,6 +168,8 @@ impl Shard {
             }
             &mut Step::Commit { records, gone_pages } => {
                 self.want_commit();
+                // After a crash, recovery would put the pages back whose records are not durable.
+                // Without a flash it finds none.
                 let is_durable = !self.flash.works() || self.journal.durable() >= records;
                 let all_pages = self.served_pages(&work.pages);
                 Ok(is_durable.then_some(RangeDone { pages: gone_pages, all_pages }))

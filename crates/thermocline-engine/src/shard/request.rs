@@ -155,10 +155,13 @@ impl Shard {
         let parts = is_blank.then(|| self.blank_parts(&(request.offset_bytes..end_bytes)));
         let touched_pages =
             parts.as_ref().map_or(pages.end - pages.start, |parts| parts.pages.len() as u64);
+        // A write of a part of a page needs two: one for its bytes, one for the page that is fetched.
         let needed = 2 * touched_pages + u64::from(RESERVED_FRAMES);
         let is_write = !request.kind.only_reads();
         match self.obstacle(needed, &pages, is_write, is_blank) {
             None => {}
+            // Requests that hold some frames and wait for others could wait for each other, so this one
+            // gets none.
             Some(Ok(())) => return Err(SubmitError::Full),
             Some(Err(error)) => {
                 self.announce(&request);
@@ -221,6 +224,7 @@ impl Shard {
         is_write: bool,
         is_blank: bool,
     ) -> Option<Result<(), RequestError>> {
+        // Writes may wait for the disk for long. Reads must find frames meanwhile.
         let left = if is_write { u64::from(READ_FRAMES) } else { 0 };
         let has_frames = self.pool.free_frames() as u64 >= needed_frames + left;
         if !has_frames && is_write && self.is_sync_resting() {
@@ -318,6 +322,7 @@ impl Shard {
         segments: Segments,
     ) {
         let (tag, kind) = (request.tag, request.kind);
+        // The flash may have failed since the request was taken, so the hold is looked at again.
         let result = result.and_then(|()| self.held_back(kind));
         let allocation = self.pool.frames().number();
         let mut reply = Reply { tag, kind, result, found, segments, allocation };
@@ -468,6 +473,7 @@ impl Shard {
             return Err(SubmitError::WrongPayload { given_bytes, wanted_bytes });
         }
         let is_read = request.kind.only_reads();
+        // Rule 11: before the epoch a write could neither be made durable nor go to the disk.
         if self.awaits_epoch && !is_read { Err(SubmitError::Full) } else { Ok(()) }
     }
 }

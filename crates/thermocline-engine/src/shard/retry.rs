@@ -84,6 +84,7 @@ impl FlashFaults {
     /// one.
     fn next_wait(&mut self, kind: Kind, failures: u8) -> Option<Nanos> {
         let is_suspect = &mut self.suspects[kind as usize];
+        // Otherwise each operation on a dead flash would wait for the whole second.
         if *is_suspect {
             return None;
         }
@@ -115,6 +116,8 @@ impl Shard {
         mut transfer: Transfer,
         result: Result<(), DeviceError>,
     ) -> bool {
+        // The disk's refusals have a clock of their own, in `write_backs`, because only dirty pages are
+        // tried again there.
         if transfer.device != Device::Flash {
             return false;
         }
@@ -149,20 +152,27 @@ impl Shard {
         transfer: &Transfer,
         result: Result<(), DeviceError>,
     ) -> Option<Nanos> {
+        // The operation did not fail by itself: its device left meanwhile, and the other one is asked
+        // at once.
         if self.mirror.is_some() && result == Err(MEMBER_IS_GONE) {
             return Some(Nanos(0));
         }
+        // The first failure ends the use of the flash then, and further tries would only delay that.
         if self.options.flash_error_budget == 0 {
             return None;
         }
         if let Task::Fetch(key) = transfer.task {
             if result.is_ok() && !self.fetches[key].was_wrong && !self.is_intact(key) {
+                // A bit that flipped on its way is right the second time; one that flipped in the slot
+                // is not.
                 self.fetches[key].was_wrong = true;
                 return Some(Nanos(0));
             }
             if result.is_ok() || self.is_elsewhere(key) {
                 return None;
             }
+            // The other device of a mirrored flash may have the page, and answers sooner than this one
+            // is tried again.
             if transfer.copies != Copies::Both && !self.fetches[key].is_from_other {
                 return Some(Nanos(0));
             }
@@ -246,6 +256,7 @@ impl Shard {
         let failed = self.flash_faults.failed - self.flash_faults.failed_before;
         let is_over = failed > u64::from(self.options.flash_error_budget);
         if is_over && !is_too_small && self.give_up_device() {
+            // The device that stays begins with the whole budget.
             self.flash_faults.failed_before = self.flash_faults.failed;
             return;
         }
@@ -264,6 +275,7 @@ impl Shard {
                     let error = DeviceError(std::io::ErrorKind::Other);
                     self.slot_written(page, transfer, Err(error));
                 }
+                // Reads go on: a page that only this flash has may still be saved.
                 Waiting::Transfer(_) => self.flash_faults.wait_until(at, waiting),
                 Waiting::Block(block) => self.metadata.end_block(block),
             }

@@ -22,6 +22,7 @@ impl Shard {
     /// Starts what the page lacks, and lets go what nobody needs. The entry may be gone afterwards.
     pub(super) fn settle(&mut self, id: EntryId) {
         if self.entries[id].frame.is_some() {
+            // In this order: if no slot may be used, the first one asks for the disk instead.
             self.settle_flash(id);
             self.settle_disk(id);
         } else {
@@ -82,6 +83,8 @@ impl Shard {
             }
             None => {
                 if let Some(id) = self.entry(page) {
+                    // No write of the page to disk starts before this read ends: the read could get a
+                    // part of each version.
                     self.entries[id].disk_reads += 1;
                 }
                 (Device::Backing, page, Copies::Both)
@@ -141,12 +144,16 @@ impl Shard {
         if slot_write.is_some() {
             return;
         }
+        // The write budget bounds only copies of the policy: a flush, and slots that are given back,
+        // must not wait for tomorrow.
         if wants.flash && !wants.log && !leaves_slot && !self.may_write_flash(is_on_disk) {
             self.entries[id].wants.flash = false;
             self.entries[id].wants.disk |= !is_on_disk;
             self.counters.budget_refusals += 1;
             return;
         }
+        // An early record pays only if a flush needs the slot. If the disk has the version, its sync
+        // makes it durable.
         self.start_slot_write(id, wants.log && !is_logged);
     }
 
@@ -177,6 +184,8 @@ impl Shard {
             self.rest_backing(page);
             return;
         }
+        // Rule 5: the end of a clean slot must be durable first. A dirty one is what a crash falls back
+        // on until the disk is synced, so it stays.
         if let Some(slot) = entry.slot
             && !self.slots.slot(slot).is_dirty()
         {
@@ -255,6 +264,8 @@ impl Shard {
     /// Free a slot that the policy gave up, and that nothing else needs.
     fn drop_unwanted_slot(&mut self, id: EntryId) {
         let entry = &self.entries[id];
+        // The policy may drop a page whose version is durable nowhere else. Such a dirty slot stays
+        // until a sync of the disk.
         if let Some(slot) = entry.slot
             && !entry.on_flash
             && !self.slots.slot(slot).is_dirty()

@@ -97,6 +97,7 @@ impl Shard {
     pub fn has_left_slots(&self) -> Option<u32> {
         let shrinking = self.shrinking.as_ref()?;
         let limit = self.slots.limit()?;
+        // A read under way would get bytes of whoever has the room next.
         let has_left = shrinking.stage == Stage::Left && !self.slots.has_pinned_from(limit);
         (has_left && self.flash.works()).then_some(limit)
     }
@@ -153,6 +154,8 @@ impl Shard {
                 self.journal.want_durable(records);
                 Stage::Recording(records)
             }
+            // Rule 12: the durable records are in blocks before this one, so replay must begin here or
+            // later to meet none of them.
             Stage::Recording(_) => Stage::Forgetting(self.journal.uncertain()),
             Stage::Forgetting(block) if self.journal.advance_tail(block) => Stage::Left,
             stage @ (Stage::Forgetting(_) | Stage::Left) => stage,
@@ -169,6 +172,8 @@ impl Shard {
             for &slot in &shrinking.waiting {
                 self.leave_slot(slot);
             }
+            // A page that went to disk leaves its dirty slot only with a sync, and nobody else may ask
+            // for one.
             if !self.disk_syncs.unsynced().is_empty() && !shrinking.waiting.is_empty() {
                 self.disk_syncs.want_if_rested(self.now);
             }

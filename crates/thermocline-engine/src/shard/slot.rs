@@ -111,6 +111,8 @@ impl Shard {
         if result.is_err() && self.flash.works() {
             self.slot_write_failed(id, write);
         }
+        // Once the flash has failed, a write that succeeded is worth nothing: no journal will name the
+        // slot.
         if result.is_err() || !self.flash.works() {
             self.relog_page(page);
             return;
@@ -144,6 +146,8 @@ impl Shard {
         self.early_record_done(record);
         self.slots.set_live(write.slot, true, true);
         if write.is_freed {
+            // `note_slot_synced` has appended the record that frees the slot. The slot is used again
+            // when that record is durable.
             self.make_obsolete(id, write.slot);
             return;
         }
@@ -152,6 +156,8 @@ impl Shard {
         if let Some(former) = self.entries[id].slot.replace(write.slot) {
             self.make_obsolete(id, former);
         }
+        // A sync of the disk may have covered this version meanwhile. Early records always say dirty,
+        // so another record makes the slot clean.
         self.note_slot_synced(id);
     }
 
@@ -168,6 +174,7 @@ impl Shard {
             self.slots.free(slot);
             return;
         }
+        // Rule 9: a write to disk that no sync covers may be lost, so the slot stays the durable place.
         let is_dirty = entry.disk_synced != capture.version;
         let kind = if is_dirty { RecordKind::Dirty } else { RecordKind::Clean };
         let former = self.entries[id].slot.replace(slot);
@@ -187,6 +194,8 @@ impl Shard {
             let held = self.slots.slot(slot);
             // Unless a newer version is on its way to disk: until then the slot stays in force.
             let is_current = held.version() == synced && held.version() == entry.disk_started;
+            // Rule 4: the disk durably has the version of the slot, or a newer one, so a crash may lose
+            // the slot.
             if held.version() < synced || (is_current && !entry.on_flash) {
                 self.give_up_slot(id);
             } else if is_current && held.is_dirty() {
@@ -200,6 +209,8 @@ impl Shard {
             && !write.is_freed
             && write.capture.version < synced
         {
+            // The early record may become durable with the page. Without this one a crash would then
+            // bring the older version back.
             self.append(RecordKind::Free, write.slot, None);
             self.entries[id].slot_write = Some(SlotWrite { is_freed: true, ..write });
         }
@@ -219,9 +230,11 @@ impl Shard {
 
     fn make_obsolete(&mut self, id: EntryId, slot: SlotId) {
         let is_clean = !self.slots.slot(slot).is_dirty();
+        // Rule 4: the record that ends the slot is the last one, or one before it.
         self.slots.set_obsolete(slot, self.journal.appended());
         let entry = &mut self.entries[id];
         entry.obsolete += 1;
+        // Only these hold back the next write of the page to disk (rule 5).
         entry.obsolete_clean += u32::from(is_clean);
     }
 }

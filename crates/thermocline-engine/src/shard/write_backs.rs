@@ -103,6 +103,7 @@ impl WriteBacks {
 
     /// Note that the backing store took a write: those that it refused are tried soon.
     pub(super) const fn taken(&mut self) {
+        // It takes writes again, so whatever rests is due now.
         if self.is_refused() {
             self.retry_at = Nanos(0);
         }
@@ -122,6 +123,8 @@ impl WriteBacks {
 
     /// Let a page rest that the backing store refused: it is tried again later.
     pub(super) fn rest(&mut self, page: u64, now: Nanos) {
+        // The rest counts from the first page: a stream of further refusals must not put that off for
+        // ever.
         if self.resting.is_empty() {
             self.retry_at = Nanos(now.0 + REST.0);
         }

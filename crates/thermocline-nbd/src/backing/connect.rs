@@ -134,6 +134,8 @@ impl Contact {
             return Err(BackingError::ReadOnly { server: uri.server.to_string() });
         }
         let mut connections = vec![first];
+        // Without this flag, a flush on one connection need not cover writes on another. A conversation
+        // needs one order.
         let is_single = cooperation.is_some() || !terms.has(flag::CAN_MULTI_CONN);
         let count = if is_single { 1 } else { CONNECTIONS_MAX };
         while connections.len() < count {

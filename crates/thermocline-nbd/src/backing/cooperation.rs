@@ -226,6 +226,8 @@ impl Talk {
     pub(super) fn answered(&mut self, result: Result<(), ErrorCode>) {
         let asked_at = self.asked_at.take();
         match result {
+            // The server waits from its answer on, which is later than the question: so it waits for
+            // longer than this cache relies on it.
             Ok(()) => self.answered_of = asked_at.unwrap_or(self.answered_of),
             Err(_) => self.is_refused = true,
         }
@@ -254,6 +256,7 @@ impl Talk {
         self.pushes.clear();
         self.leaving.clear();
         self.recalls.clear();
+        // The server may let others write without asking this cache: any of its pages may be old soon.
         self.recalls.push_back(Recall::All);
         self.is_refused = true;
     }

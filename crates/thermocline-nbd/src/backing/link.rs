@@ -165,6 +165,7 @@ fn take(sent: &mut Slab<Asked>, event: &Event<'_>, orders: &mut Orders) -> Resul
             sent.received_bytes += bytes.len() as u64;
             if sent.header.command == Command::Demote {
                 let end_bytes = offset_bytes.wrapping_add(bytes.len() as u64);
+                // A page comes in pieces, one after the other: this is its beginning.
                 let place = end_bytes.wrapping_sub(sent.received_bytes);
                 let pushed = sent.pushed.as_mut().filter(|page| page.offset_bytes == place);
                 let pushed = pushed.ok_or(NO_SUCH_PAGE)?;
@@ -200,6 +201,7 @@ fn take(sent: &mut Slab<Asked>, event: &Event<'_>, orders: &mut Orders) -> Resul
         Event::Done { cookie } => {
             let Asked { header, part, received_bytes, pushed, error, .. } =
                 sent.remove(key(cookie));
+            // Memory that no chunk filled has old bytes, which must not be served.
             let is_short = header.command == Command::Read
                 && error.is_none()
                 && received_bytes != u64::from(header.length_bytes);

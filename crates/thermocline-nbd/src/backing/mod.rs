@@ -408,6 +408,7 @@ impl NbdDriver {
                 tracing::info!(server = %self.wish.uri.server, "the backing store is reachable again");
                 let former = std::mem::replace(&mut self.orders.cooperation, talk);
                 if let (Some(talk), Some(former)) = (&mut self.orders.cooperation, former) {
+                    // Pages that the engine was to give up, and has not yet, are still to be given up.
                     talk.follow(former);
                 }
                 self.orders.resume(&session.terms);
@@ -421,6 +422,7 @@ impl NbdDriver {
     /// Gives the server up. The requests to a silent one have waited for long enough.
     fn part(&mut self, fault: &Fault) {
         self.session = None;
+        // Tokens of these connections would be taken for those of the next ones.
         self.found.clear();
         if matches!(fault, Fault::Silent(_)) || self.grace.is_zero() {
             self.orders.abandon();
@@ -475,6 +477,7 @@ impl Session {
     /// Asks the system to tell when a socket has room again, for those that lack it.
     fn watch(&mut self, poller: &OwnedFd) -> rustix::io::Result<()> {
         for (place, link) in (0..).zip(&mut self.links) {
+            // Most turns change nothing, and need no system call.
             if link.is_blocked() != link.is_watched {
                 link.is_watched = link.is_blocked();
                 let room = if link.is_watched { EventFlags::OUT } else { EventFlags::empty() };

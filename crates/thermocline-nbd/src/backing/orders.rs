@@ -165,7 +165,10 @@ impl Orders {
         terms: Option<&'a Terms>,
     ) -> Result<Option<(&'a Terms, Command, u16)>, DeviceError> {
         if kind == OperationKind::Sync {
+            // Before the flush is sent: changes that are acknowledged from now on may miss it.
             self.has_unsynced = false;
+            // Rule 9 of *Durability* in ARCHITECTURE.md: a failed sync has the engine write everything
+            // again that the former server may have lost.
             if std::mem::take(&mut self.is_doubtful) {
                 return Err(DeviceError(ErrorKind::ConnectionReset));
             }
@@ -174,6 +177,7 @@ impl Orders {
         let fua = if terms.writes_durably() { command_flag::FUA } else { 0 };
         let request = match kind {
             OperationKind::Read => Some((Command::Read, 0)),
+            // Without flushes each write is durable by itself (FUA), as far as the server can do that.
             OperationKind::Sync => terms.has(flag::SEND_FLUSH).then_some((Command::Flush, 0)),
             OperationKind::Discard => terms.has(flag::SEND_TRIM).then_some((Command::Trim, 0)),
             OperationKind::Zero if terms.has(flag::SEND_WRITE_ZEROES) => {

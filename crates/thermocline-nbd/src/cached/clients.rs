@@ -113,6 +113,7 @@ impl<D: Driver> Cached<D> {
             return None;
         }
         let Some(client) = clients.leases.client(connection) else {
+            // It is not counted on any more: this has it give up its pages and attach again.
             clients.answered.push_back((tag, Err(ErrorCode::ShuttingDown)));
             return None;
         };
@@ -190,6 +191,7 @@ impl<D: Driver> Cached<D> {
                 RequestKind::Write | RequestKind::Trim | RequestKind::WriteZeroes => {
                     let writer = keeper.map(|keeper| keeper.client);
                     let may_go = clients.leases.may_write(writer, pages.clone(), Instant::now());
+                    // While a write waits for its pages, nobody else gets them: it would wait for ever.
                     clients.wanted = if may_go { 0..0 } else { pages.clone() };
                     may_go
                 }
@@ -197,6 +199,7 @@ impl<D: Driver> Cached<D> {
             if !may_go {
                 return Err(SubmitError::Full);
             }
+            // A page that was offered before the write has the bytes from before it.
             if request.kind.is_write() {
                 clients.withdraw(|offered| pages.contains(&offered.page));
             }
@@ -278,6 +281,7 @@ impl<D: Driver> Cached<D> {
     fn take_demoted(&mut self, client: u8, tag: Tag, page: u64, content: &[u8]) {
         let has_room = self.waiting.is_empty() && self.waiting_reads.is_empty();
         let Some(clients) = &mut self.clients else { return };
+        // Not counted on to have the page: its bytes may be from before a write.
         if !clients.leases.give_up(client, page) {
             return clients.answered.push_back((tag, Ok(())));
         }
@@ -335,6 +339,7 @@ impl<D: Driver> Cached<D> {
         let is_read = reply.result.is_ok();
         let pushed = self.clients.as_mut().and_then(|clients| {
             let Push { client, page, number } = clients.pushes.remove(&reply.tag)?;
+            // The client never gets the page.
             if !is_read {
                 clients.leases.give_up(client, page);
             }

@@ -156,6 +156,7 @@ impl Leases {
             return;
         }
         session.question = Some((tag, now));
+        // A question confirms the pages of the answer before it.
         for page in std::mem::take(&mut session.told) {
             self.take_back(client, page);
         }
@@ -202,6 +203,7 @@ impl Leases {
         }
         for (page, others) in held {
             let recalled = self.recalled.entry(page).or_default();
+            // Those that were told already are not told again.
             let fresh = others & !*recalled;
             *recalled |= others;
             for (client, session) in (0..).zip(&mut self.sessions) {
@@ -224,6 +226,7 @@ impl Leases {
             *holders |= bit(client);
         }
         let most = 2 * self.terms.pages as usize + LEASES_BESIDE;
+        // Otherwise a client could have the server use any amount of memory.
         if session.leases > most {
             tracing::warn!(client, "a client holds more pages than its RAM has room for");
             self.end(client);
@@ -255,6 +258,7 @@ impl Leases {
                 }
                 continue;
             }
+            // A client may be silent as long as nobody waits for it.
             let is_in_the_way = session.connection.is_none()
                 || !session.told.is_empty()
                 || !session.untold.is_empty();

@@ -29,6 +29,7 @@ impl<S: Service> Server<S> {
                 match self.listeners[index].accept() {
                     Ok(Some(socket)) => self.welcome(socket),
                     Ok(None) => break,
+                    // This client has gone before it was accepted; others wait behind it.
                     Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => {

@@ -346,6 +346,8 @@ impl Connection {
         match self.transport.receive(&mut self.input)? {
             Received::Bytes { is_empty } => {
                 self.is_heard = true;
+                // Events come once (edge-triggered), so the socket counts as readable until a read was
+                // short.
                 if is_empty && self.socket_state == SocketState::Readable {
                     self.socket_state = SocketState::Empty;
                 }
@@ -413,6 +415,7 @@ impl Connection {
                 let (configuration, _) =
                     shared.tls.expect("TLS is offered only if it is configured");
                 handshake.encrypted();
+                // The answer must leave unencrypted. Once TLS has begun, all output goes through it.
                 self.transport.send(&mut self.output)?;
                 if self.has_output() {
                     return Err(io::Error::other("the client does not take replies").into());
@@ -436,6 +439,8 @@ impl Connection {
         let claim = self.claim(0);
         let Phase::Transmission(requests, negotiated) = &mut self.phase else { return Ok(false) };
         let negotiated = *negotiated;
+        // A request that finds no room stays in the input, and is read again: the state goes on only
+        // with one that is taken.
         let mut ahead = requests.clone();
         let place = self.chosen.expect("whoever sends requests has chosen an export");
         let (consumed, incoming) = ahead.next(self.input.waiting())?;

@@ -116,6 +116,8 @@ impl Listener {
     pub(super) fn accept(&self) -> io::Result<Option<Socket>> {
         let socket = match self {
             Self::Tcp(listener) => listener.accept().and_then(|(stream, _)| {
+                // Answers leave in as few calls as possible. Nagle's algorithm would hold their ends
+                // back until the client confirms.
                 stream.set_nodelay(true)?;
                 Ok(Socket::Tcp(stream))
             }),

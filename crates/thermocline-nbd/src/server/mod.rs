@@ -215,6 +215,7 @@ impl<S: Service> Server<S> {
     fn is_needed(&mut self) -> bool {
         let has_clients = !self.connections.is_empty();
         let needed = self.exports.services_mut().map(|service| service.is_needed(has_clients));
+        // Each one is asked, also after a `true`: this closes their doors.
         has_clients | needed.fold(false, |one, other| one | other)
     }
 
@@ -331,6 +332,7 @@ impl<S: Service> Server<S> {
                     let answered = Answered { place, reply: &reply, scratch };
                     connection.answer(answered, service);
                     activate(&mut self.active, connection, place.connection);
+                    // A reply that was taken gave frames back, for which another request may wait.
                     is_going_on = true;
                 }
             }
@@ -391,6 +393,7 @@ impl<S: Service> Server<S> {
     /// Asks the system to tell when the socket has room, if something waits for that.
     fn watch(&mut self, index: usize) -> Result<(), Fault> {
         let connection = &mut self.connections[index];
+        // Most sends take everything, and need no system call here.
         if connection.has_output() != connection.is_blocked {
             connection.is_blocked = connection.has_output();
             let interest = if connection.is_blocked {
@@ -422,6 +425,7 @@ impl<S: Service> Server<S> {
     fn sweep(&mut self) {
         let now = Instant::now();
         self.last_sweep = now;
+        // A limit of the system may be gone without an event: now and then it is tried again.
         self.may_accept |= self.was_refused;
         for index in self.indices() {
             let connection = &mut self.connections[index];

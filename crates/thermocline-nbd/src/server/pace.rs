@@ -58,7 +58,10 @@ impl ClientRates {
 impl Pacer {
     /// Return the time until which the client's next request has to wait, if it has to.
     pub(super) fn waits_until(&self, now: Instant) -> Option<Instant> {
+        // Deviation (2): the later one of two rates decides. Deviation (1): the cost of the request
+        // itself does not matter here.
         let paid_at = self.requests.paid_at.max(self.bytes.paid_at)?;
+        // I.371, annex A: a request conforms from the theoretical arrival time less the tolerance on.
         paid_at.checked_sub(BURST).filter(|until| *until > now)
     }
 
@@ -80,6 +83,8 @@ impl Debt {
         let ns = u64::try_from(owed / rate).unwrap_or(u64::MAX);
         // It is smaller than the rate.
         self.rest = u64::try_from(owed % rate).unwrap_or(0);
+        // I.371, annex A: the theoretical arrival time never lies in the past, so a pause saves nothing
+        // up.
         let start = self.paid_at.map_or(now, |paid_at| paid_at.max(now));
         self.paid_at = Some(start + Duration::from_nanos(ns));
     }

@@ -78,6 +78,8 @@ impl Room {
             return true;
         }
         let growth_bytes = self.beyond(after_bytes) - self.beyond(claim.held_bytes);
+        // Only the head of the queue takes from the pool: small requests of others could keep a large
+        // one waiting for ever.
         self.is_next(claim) && self.pool_bytes + growth_bytes <= self.pool_bytes_max
     }
 

@@ -31,6 +31,8 @@ impl Socket {
         sockopt::set_tcp_keepidle(stream, Duration::from_mins(1))?;
         sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
         sockopt::set_tcp_keepcnt(stream, 4)?;
+        // While bytes wait to be acknowledged, the system sends no keepalives: this ends such a
+        // connection, too.
         sockopt::set_tcp_user_timeout(stream, 120_000)?;
         Ok(())
     }
@@ -135,6 +137,7 @@ impl Transport {
                 Err(error) => Err(error),
             };
         };
+        // Bytes that are decrypted already come first: the socket does not tell of them.
         match tls.reader().read(input.free()) {
             Ok(0) => return Ok(Received::End),
             Ok(length) => {

@@ -57,6 +57,8 @@ impl Turns {
     pub(super) fn join(&mut self, client: usize, standing: &mut Standing) {
         if !standing.is_waiting {
             standing.is_waiting = true;
+            // Section 2: a start tag is the later one of the time of all and the client's own.
+            // Deviation (3): it may lag.
             standing.time = standing.time.max(self.now.saturating_sub(LAG_MAX));
             self.waiting.push(Reverse((standing.time, client)));
         }
@@ -75,6 +77,7 @@ impl Turns {
 
     /// Begin a client's turn; `true` if the client waited for it.
     pub(super) fn begin(&mut self, standing: &mut Standing) -> bool {
+        // Section 2: the time of all is the start tag of whoever is served.
         self.now = self.now.max(standing.time);
         std::mem::take(&mut standing.is_waiting)
     }
@@ -88,6 +91,8 @@ impl Turns {
 impl Standing {
     /// Charge the client for the work that it had.
     pub(super) fn charge(&mut self, cost: u64) {
+        // Section 2: the finish tag, with equal weights. Deviation (1): after the service, once its
+        // cost is known.
         self.time += cost;
     }
 }

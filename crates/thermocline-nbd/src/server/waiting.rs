@@ -22,6 +22,7 @@ impl<S: Service> Server<S> {
     pub(super) fn wait(&mut self) -> Result<(), ServerError> {
         self.resume();
         if !self.turns.is_empty() || !self.active.is_empty() || self.may_accept {
+            // While some clients keep the server busy, others must be noticed, too.
             let is_due = self.cost_since_poll >= TURN_COST;
             if is_due || self.turns_since_poll >= TURNS_PER_POLL {
                 return self.poll(Some(Duration::ZERO));
@@ -39,6 +40,8 @@ impl<S: Service> Server<S> {
         let may_sleep = self
             .exports
             .services_mut()
+            // Each one is asked, also after a `false`: all of them prepare, and all hear of the end
+            // below.
             .map(Service::may_sleep)
             .fold(true, |one, other| one & other);
         let limit = if may_sleep { self.wait_limit() } else { Some(Duration::ZERO) };
@@ -62,6 +65,7 @@ impl<S: Service> Server<S> {
         let start = Instant::now();
         let looks_at_clients = self.connections.len() <= SPUN_CLIENTS_MAX;
         loop {
+            // One system call for all is cheaper than one for each of many clients.
             if self.turns_since_poll >= TURNS_PER_POLL || !looks_at_clients {
                 self.poll(Some(Duration::ZERO))?;
             } else {

@@ -109,6 +109,7 @@ impl Work {
         }
         let has_no_bytes =
             matches!(request.command, Command::Flush | Command::Await | Command::Tell);
+        // It has no piece whose answer would end it.
         if request.length_bytes == 0 && !has_no_bytes {
             finish(InFlight::new(request), negotiated, output);
             return;
@@ -167,6 +168,7 @@ impl Work {
                 let offset_bytes = request.offset_bytes + u64::from(place.done_bytes);
                 output.make_room(EXTENTS_HEADER_BYTES + EXTENT_BYTES * (answers.len() + 1));
                 replies::answers(&mut output.bytes, request.cookie, offset_bytes, &answers);
+                // The reply has begun with a chunk, so it must end with one.
                 in_flight.is_in_parts = true;
             }
         }

@@ -119,6 +119,8 @@ impl Bell {
 
     /// Wakes the shard if it sleeps, after something was sent to it.
     pub(super) fn ring(&self) {
+        // Pairs with the fence of `lie_down`: what was sent is visible before it is looked whether the
+        // shard sleeps.
         fence(Ordering::SeqCst);
         if self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::Relaxed) {
             // A full counter is readable as well.

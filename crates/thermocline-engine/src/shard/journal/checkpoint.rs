@@ -67,6 +67,8 @@ impl Checkpoints {
 
     /// Take over a table of that many blocks, of which the new ones were never written.
     pub(super) fn resize(&mut self, table_blocks: u32) {
+        // Both places of a new block were erased, so no former generation there is newer than the first
+        // one.
         self.generations.resize(table_blocks as usize, 0);
         let next = self.changed.range(table_blocks..).next();
         assert!(next.is_none(), "blocks that go are written");
@@ -114,6 +116,7 @@ impl Checkpoints {
         if self.needs_sync()
             && let Some(checkpoint) = &mut self.current
         {
+            // A sync that began while a block was in flight would not cover that block.
             checkpoint.is_syncing = true;
         }
     }

@@ -173,6 +173,7 @@ impl Handshake {
             }
         }
         let Some(flags) = fields.u16() else { return Ok((0, Step::More)) };
+        // Only flags that the server has sent may be sent back.
         let known = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
         self.has_padding = known & handshake_flag::NO_ZEROES == 0;
         output.put_u32(known.into());
@@ -265,6 +266,7 @@ impl Handshake {
                 self.state = State::Secure;
                 return Ok(Step::StartTls);
             }
+            // Contexts need structured replies, so they are not asked for.
             (State::Structured, _) if is_error => self.ask(State::Go, output),
             (State::Structured, option_reply::ACK) => {
                 self.is_structured = true;

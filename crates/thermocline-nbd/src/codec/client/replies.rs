@@ -155,6 +155,7 @@ impl Replies {
             self.state = State::Done { cookie };
             return Event::Failed { cookie, error: ErrorCode::from_wire(error) };
         }
+        // A simple reply says no length: there are as many bytes as were asked for.
         if request.command == Command::Read && request.length_bytes > 0 {
             self.state = State::Data {
                 cookie,
@@ -177,6 +178,7 @@ impl Replies {
         if kind == chunk::OFFSET_DATA {
             let Some(offset_bytes) = fields.u64() else { return Ok((0, None)) };
             let data_bytes = length.checked_sub(8).filter(|bytes| *bytes > 0);
+            // The place is the server's word: bytes beside the request belong nowhere.
             let remaining_bytes = data_bytes
                 .and_then(|bytes| {
                     let is_sent = request.command == Command::Demote;

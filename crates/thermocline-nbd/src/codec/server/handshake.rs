@@ -207,6 +207,7 @@ impl Handshake {
 
     /// Start over under TLS: nothing that was negotiated before counts.
     pub fn encrypted(&mut self) {
+        // The rest is forgotten, as the protocol asks: somebody in between may have said it.
         self.is_encrypted = true;
         self.is_structured = false;
         self.contexts = None;
@@ -288,6 +289,7 @@ impl Handshake {
             self.contexts = None;
         }
         put_error(output, number, option_reply::TOO_BIG, "the option is longer than 16 KiB");
+        // Its bytes pass by without being kept, and the client may go on.
         self.state = State::Skip(length);
         Ok((OPTION_HEADER_BYTES, Step::Answered))
     }
@@ -342,6 +344,7 @@ impl Handshake {
         output: &mut Vec<u8>,
     ) -> Result<Step, ProtocolError> {
         let refused = |reason| ProtocolError::Export { name: excerpt(name), reason };
+        // This option has no reply that says so: the connection ends.
         if needs_tls {
             return Err(refused("TLS is required"));
         }
@@ -428,6 +431,7 @@ impl Handshake {
             flags |= transmission_flag::SEND_DF;
         }
         let contexts = match &self.contexts {
+            // Contexts that were selected for another export do not count.
             Some((of, contexts)) if *of == offer.exports[export].name => *contexts,
             _ => Contexts::default(),
         };
@@ -446,6 +450,7 @@ impl Handshake {
     ) {
         let OptionMessage { number, data } = message;
         let is_set = number == option::SET_META_CONTEXT;
+        // Also if this one fails: a former selection counts no more.
         if is_set {
             self.contexts = None;
         }

@@ -160,6 +160,7 @@ impl Requests {
             return Ok((REQUEST_BYTES, Some(Incoming::Disconnect)));
         }
         let has_payload = command.is_some_and(Command::has_payload);
+        // The payload of a refused write must be read all the same, and this one is too long for that.
         if has_payload && header.length_bytes > TRANSFER_BYTES_MAX {
             return Err(ProtocolError::TooLong {
                 what: "a write",
@@ -170,6 +171,7 @@ impl Requests {
         let request = match self.check(&header, command) {
             Ok(request) => request,
             Err((error, reason)) => {
+                // The payload comes all the same, and is not the next request.
                 if has_payload && header.length_bytes > 0 {
                     self.state = State::Skip { remaining_bytes: header.length_bytes };
                 }
@@ -235,6 +237,7 @@ impl Requests {
             return Err((ErrorCode::NotPermitted, "the export is read-only"));
         }
         if offset_bytes.checked_add(length_bytes.into()).is_none_or(|end| end > self.size_bytes) {
+            // The protocol wants ENOSPC for a write beyond the end, and EINVAL for anything else.
             let is_growing = matches!(command, Command::Write | Command::WriteZeroes);
             let error = if is_growing { ErrorCode::NoSpace } else { ErrorCode::Invalid };
             return Err((error, "beyond the end of the export"));

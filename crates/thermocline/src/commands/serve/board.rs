@@ -202,6 +202,7 @@ impl Open {
             self.close_oldest();
         }
         let stream = Arc::new(stream);
+        // Only its thread keeps the connection open, so the descriptor is free when that ends.
         let (open, source) = (Arc::downgrade(&stream), source.clone());
         let work = move || {
             if let Err(error) = serve(&stream, &source) {
@@ -220,6 +221,7 @@ impl Open {
             // It fails if the client is gone, and then the thread ends, too.
             drop(stream.shutdown(Shutdown::Both));
         }
+        // Its descriptor is free after this.
         drop(thread.join());
     }
 }
@@ -263,6 +265,7 @@ fn people(request: &Request, source: &Source) -> Answered {
         Some((_, board)) if !request.query.contains("volume=") => board.wait()?,
         Some(_) | None => boards.of(&request.query)?,
     };
+    // New for each page: a script that someone gets into the page, as with a name, cannot know it.
     let nonce = Uuid::new_v4().simple().to_string();
     let names = boards.names();
     let html = page::render(&View {
@@ -298,6 +301,7 @@ fn prometheus(request: &Request, source: &Source) -> Answered {
     let boards = source.boards.read();
     let posted = boards.iter().filter_map(|(_, board)| board.read());
     let mut statuses: Vec<_> = posted.map(|posted| posted.status).collect();
+    // Only a server that has just started has none: this waits for its first one.
     if let ([], Some((_, first))) = (&*statuses, boards.first()) {
         statuses.push(first.wait()?.status);
     }

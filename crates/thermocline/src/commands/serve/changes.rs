@@ -128,6 +128,7 @@ impl Changes {
         let others = seats.iter().map(|seat| &seat.volume).chain(&self.departing);
         let mut shares: BTreeMap<&str, Shares> =
             others.map(|volume| (&*volume.name, volume.shares())).collect();
+        // Shares on their way count already.
         shares.extend(self.pending.iter().map(|(name, shares)| (&**name, *shares)));
         // No volume is without a name.
         shares.insert("", Resource::ALL.map(|resource| self.moving(resource)));
@@ -315,6 +316,7 @@ impl Changes {
     /// volumes that were on their way out.
     pub(super) fn finish(self, beat: &mut dyn FnMut()) -> (Vec<Part>, Vec<Arc<Volume>>) {
         let Self { jobs, done, thread, departing, .. } = self;
+        // The thread ends once it has done all that it was sent.
         drop(jobs);
         while !thread.is_finished() {
             beat();
@@ -426,6 +428,8 @@ impl Shared {
         self.ranges.remove(&volume.name);
         let (left, is_durable) = leave_all(engines, false, &mut || ())?;
         ensure!(is_durable, "its backing store failed at the end");
+        // The note before the directory: a crash in between leaves a region that nobody needs, not a
+        // note that asks for one that is gone.
         volume.note.as_ref().map_or(Ok(()), |note| note.end(left))?;
         let (name, has_flash) = (volume.name.clone(), volume.has_flash);
         // The note's lock of the backing store, too: whoever comes next may have that.

@@ -196,6 +196,7 @@ impl Control {
             .listen(&socket, server)
             .with_context(|| format!("`control.socket`: cannot listen at `{}`", socket.display()));
         match started {
+            // Nobody asked for a socket at that place: clients are served without it.
             Err(error) if !is_named => {
                 let error = format!("{error:#}");
                 warn!(error, "no control socket: the server takes no commands while it runs");
@@ -236,6 +237,7 @@ impl Control {
             Ok(None) => return,
             Err(error) => return debug!(%error, "control socket: a connection sent no command"),
         };
+        // The answer may come hours later, and nobody reads another request from this connection.
         request.is_last = true;
         let ends: Box<dyn FnOnce() -> Result<String> + Send> = match self.order(&request, server) {
             Order::Over(response) => return answer(&stream, &request, &response),
@@ -247,6 +249,7 @@ impl Control {
                 Box::new(move || results.wait(&server))
             }
         };
+        // On a thread of its own: an order may take hours, and this thread accepts the next one.
         let work = move || answer(&stream, &request, &said(ends()));
         if let Err(error) = thread::Builder::new().name("order".into()).spawn(work) {
             warn!(%error, "cannot report the end of an order to its command");
@@ -268,6 +271,7 @@ impl Control {
             serde_json::from_slice(&request.body)
                 .map(|order| self.command_range(&order).map(Order::Ranges))
         };
+        // By now the order is where the first thread finds it when it wakes.
         server.wake();
         match begun {
             Ok(Ok(order)) => order,
@@ -318,6 +322,8 @@ impl Control {
         let (configs, in_use, served) = {
             let mut shared = self.lock();
             ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
+            // Said before it looks whether a size changes. A change says so first, too, so one of them
+            // sees the other.
             shared.is_replacing = true;
             (shared.configs.clone(), shared.flash.clone(), shared.served.clone())
         };

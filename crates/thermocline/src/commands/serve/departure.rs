@@ -65,6 +65,7 @@ struct State {
 impl State {
     fn begin(&mut self, stage: Stage) {
         self.stage = stage;
+        // Reports of the former stage say nothing of this one.
         self.reports.iter_mut().for_each(|report| *report = None);
         self.best = None;
         self.waits_for = 0;
@@ -215,6 +216,8 @@ impl Seat {
             // Where the flash failed, it makes durable on disk what was durable there.
             shard.leave_flash();
             is_clean_now = is_clean(shard) && (shard.has_left_flash() || shard.is_flash_released());
+            // Again once it has come to rest without being clean: the backing store may have refused
+            // pages.
             if former == Stage::Closing || (!is_clean_now && shard.is_idle()) {
                 shard.drain();
             }
@@ -229,6 +232,7 @@ impl Seat {
             is_clean: is_clean_now,
         };
         let mut departure = self.volume.departure.lock();
+        // The stage may be another one since this thread looked: the report says nothing of that.
         if departure.stage == stage {
             departure.reports[thread] = Some(report);
         }

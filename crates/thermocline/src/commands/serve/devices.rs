@@ -421,6 +421,7 @@ pub(crate) fn with_others(
     let Some(FlashDevice::Two(pair)) = flash else {
         return joint(driver, of_flash(Lane::FIRST)?, of_disk);
     };
+    // The lane of a device that is not used has no syncs to join.
     let is_first_used = pair.mirror().in_use().has(Lane::FIRST);
     let of_first = if is_first_used { of_flash(Lane::FIRST)? } else { None };
     let driver = joint(driver, of_first, of_disk)?;

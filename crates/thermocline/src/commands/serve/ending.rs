@@ -40,6 +40,7 @@ impl LeftBehind {
         let Seat { volume, mut begins, instruments, cleaning, .. } = seat;
         instruments.end_recording();
         let mut engine = service.into_inner().into_engine();
+        // Rule 11: until the epoch is durable, an end may write to neither device.
         let has_begun = begins.finish(engine.shard_mut());
         let ended = self.of(volume, cleaning.drain_at_exit);
         // The other shards of a volume only say that the first one failed.
@@ -149,6 +150,7 @@ fn leave(
     engine.shard_mut().stop();
     // Clients that are gone left replies; their frames are free from now on.
     take_reply(&mut engine, LAST_FLUSH);
+    // Writes that no client flushed become durable, too, if the devices allow that.
     if let Err(error) = engine.submit(Request::flush(LAST_FLUSH), &[]) {
         error!(%error, "cannot make every write durable");
     }
@@ -169,6 +171,7 @@ fn leave(
         info!(dirty_pages = shard.dirty_slots(), "stopped in order");
     }
     let left = Left {
+        // A shard that is not idle may have operations in flight, and its journal may not be sealed.
         is_orderly: is_durable && shard.is_idle(),
         is_clean: is_clean(shard),
         next_sequence: shard.next_sequence(),

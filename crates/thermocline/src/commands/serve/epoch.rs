@@ -77,6 +77,8 @@ impl FoundFlash {
     /// [`WriteNote`](thermocline_engine::Step::WriteNote).
     fn begin(mut self) -> Result<FlashSet> {
         self.flash.take_over(self.file.as_storage()).context(self.place)?;
+        // After the epoch is durable: a note that names a later epoch makes the flash look like an old
+        // copy.
         self.note.begin()?;
         Ok(self.flash)
     }

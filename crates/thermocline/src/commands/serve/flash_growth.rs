@@ -329,8 +329,10 @@ impl Volume {
         let state = &self.growth.flash;
         let made = self.try_extension(all, slots).map(|layouts| {
             state.share_bytes.store(share.0, Ordering::SeqCst);
+            // The slots are durable: from here on shards may write to them.
             state.tell(&FlashSize::More(pages, Arc::new(layouts)));
         });
+        // After the shards were told, so that the volume is busy without a gap until they have it.
         state.set(Stage::Idle);
         made
     }

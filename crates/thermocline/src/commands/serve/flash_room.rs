@@ -135,6 +135,8 @@ impl SharedFlash {
             }
             taken => taken?,
         };
+        // Before a superblock names the room: a crash in between leaves room that nobody uses, never
+        // room of two volumes.
         Ok(directory.take(storage, name, &moved(&taken, start_bytes))?)
     }
 
@@ -182,6 +184,8 @@ fn open_flash(
             Step::SetUpFlash(cache) => flash = Some((initialise(storage, cache, &each[0])?, false)),
             Step::SyncFlash => {
                 let found = known.take().context("a flash that was found is synced")?;
+                // Rule 10: a killed server may have left in the cache of the flash what recovery has
+                // read.
                 Flash::make_durable(storage)?;
                 flash = Some((found, true));
             }

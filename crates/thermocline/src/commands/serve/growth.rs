@@ -163,6 +163,7 @@ impl Seat {
             }
             served.store(pages, Ordering::SeqCst);
         }
+        // The least of all shards: a request of a client may go to any of them.
         let offered_pages = growth.served_pages();
         if self.offered_pages < offered_pages {
             self.offered_pages = offered_pages;

@@ -218,6 +218,8 @@ fn parse(input: &[u8]) -> Result<Option<(Request, usize)>, StatusCode> {
     let mut body_bytes = 0;
     for (nth, value) in values(header::CONTENT_LENGTH).enumerate() {
         let length = value?.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+        // RFC 9112, section 6.3: with lengths that differ, a proxy could see other requests than this
+        // server does.
         if nth > 0 && length != body_bytes {
             return Err(StatusCode::BAD_REQUEST);
         }

@@ -344,6 +344,7 @@ impl Incident {
             return false;
         }
         self.failures = failures;
+        // Each failure prolongs the incident, so that one which goes on is reported once.
         let last = self.last.replace(now);
         last.is_none_or(|last| now.duration_since(last) >= INCIDENT_ENDS)
     }
@@ -352,6 +353,7 @@ impl Incident {
 impl Observed {
     fn see(&mut self, event: &Event<'_>) {
         if let (Event::FlashFailed { .. }, Some(note)) = (event, &self.note) {
+            // At once: from here on no write may be acknowledged until the note says so.
             note.disown_flash(self.shard);
         }
         if let Some(recording) = &mut self.recording {

@@ -238,6 +238,7 @@ impl Members {
         }
         joining.lock().unwrap_or_else(PoisonError::into_inner).insert(lane, file.try_clone()?);
         info!(device = %new.path.display(), bytes = all_bytes, "copying the mirrored flash to the device");
+        // The lane has its file and its joint syncs before writers learn of it.
         ensure!(mirror.begin_join(lane, replaced), "another device joins");
         let copied = self.copy(&mut source, target, (lane, all_bytes), rate_bytes);
         let mut member = mirror.in_use().member_in(lane);

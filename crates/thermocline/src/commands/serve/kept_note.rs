@@ -142,6 +142,7 @@ impl Note {
     /// If the note cannot be written.
     pub(super) fn begin(&self) -> Result<()> {
         let mut known = self.lock();
+        // Rule 11: the epoch is durable by now, and no write is served before this is.
         self.place.store(known.side_file())?;
         known.has_begun = true;
         self.has_stored(&mut known);
@@ -165,6 +166,8 @@ impl Note {
             KnownFlash::Failed => SideFile { has_dirty: false, ..known.side_file() },
             // Writes that could not be acknowledged are nowhere.
             KnownFlash::Left => known.side_file(),
+            // Without an orderly end the note stays that of a server that runs: the next start finds
+            // the flash as after a crash.
             KnownFlash::Used(_) if !left.is_orderly => return Ok(()),
             KnownFlash::Used(flash) => {
                 let SideFile { cache, epoch, .. } = known.running;
@@ -209,7 +212,8 @@ impl Note {
             known.has_given_up[shard] = true;
             return;
         }
-        // Requests wait for the note: to fail them would have file systems give up for a delay of milliseconds.
+        // Before the note is written: what is acknowledged from here on is on no flash that a start may
+        // use. To fail requests would have file systems give up for a delay of milliseconds.
         self.holds.iter().for_each(WriteHold::wait);
         known.flash = KnownFlash::Failed;
         self.has_failed.store(true, Ordering::Release);
@@ -270,6 +274,7 @@ impl Note {
         let former = std::mem::replace(&mut known.flash, KnownFlash::Left);
         let stored = self.place.store(known.side_file());
         if stored.is_err() {
+            // The note still asks for the flash, so that must stay in use.
             known.flash = former;
         }
         stored
@@ -283,6 +288,8 @@ impl Note {
     pub(super) fn take_flash(&self, flash: FlashDevice, (cache, epoch): (Uuid, u64)) -> Result<()> {
         let mut known = self.lock();
         let running = SideFile::running(cache, epoch);
+        // Durable before a shard uses the flash: from the first write on it may have what the backing
+        // store lacks.
         self.place.store(running)?;
         *known = Known { has_begun: true, ..Known::new(running, flash, self.holds.len()) };
         self.has_failed.store(false, Ordering::Release);
@@ -301,6 +308,8 @@ impl Note {
         if let KnownFlash::Used(flash) = &known.flash {
             ensure!(known.has_begun, "the server has just started: read the configuration again");
             let owner = (known.running.cache, known.running.epoch);
+            // Opened once more: the system reports a failed write-back once per handle, and the engine
+            // must hear of it on its own.
             FlashSet::grow_backing(&mut flash.reopen()?, owner, backing_bytes)?;
         }
         self.backing_bytes.store(backing_bytes, Ordering::Release);

@@ -109,6 +109,8 @@ impl Member {
         let mut replacing = Replacing::default();
         let own = server.handle();
         server.run(|exports| {
+            // One thread that hangs is enough for the watchdog to hear nothing: its clients wait for
+            // ever.
             if serving.beats.all_beat() {
                 watchdog.beat();
             }
@@ -170,6 +172,7 @@ impl Snapshots {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest[shard] = Some(status);
         if newest.iter().all(Option::is_some) {
+            // Taken, so that no snapshot is part of two sums.
             let all = newest.iter_mut().filter_map(Option::take);
             if let Some(status) = Status::of_shards(all) {
                 self.board.post(status);

@@ -172,6 +172,7 @@ impl Pair {
                 return Ok(());
             }
         }
+        // After the labels: with a note ahead of both of them, every start would be refused.
         self.notes.set(Noted { generation: mirror.generation(), alone: None })?;
         Ok(())
     }
@@ -290,6 +291,7 @@ impl Keeper for FlashKeeper {
         match self.notes.set(noted) {
             Ok(()) => {
                 self.failed_at = None;
+                // Closed, so that it can be locked again to join.
                 self.files[survivor.other() as usize] = None;
                 error!(
                     device = name(survivor.other()),

@@ -256,6 +256,7 @@ fn serve(
         for mut member in members {
             let name = format!("shard {}", member.number);
             let work = move || {
+                // Also after a panic: without one of its shards, no volume can be served.
                 let _stops = StopsAll(serving.all);
                 member.run(serving).map(|()| member)
             };
@@ -305,6 +306,7 @@ fn start_clocks(all: Handle, notes: Notes) -> Result<()> {
             }
         })
         .context("cannot start the clock's thread")?;
+    // Not the clock's thread: a device may keep the note waiting, and the clock must go on.
     std::thread::Builder::new()
         .name("note".into())
         .spawn(move || {

@@ -67,6 +67,7 @@ pub(super) fn new_flash(wanted: &Wanted<'_>, order: &ReplaceOrder) -> Result<New
     let config = configs.shared();
     let file = lock_flash(&order.flash, caching(config), [], || Ok(()));
     let mut file = file.with_context(in_flash)?;
+    // It is locked already: nobody else puts anything there after this look.
     if !order.forces_init {
         check_empty(&mut file).with_context(in_flash)?;
     }

@@ -104,6 +104,7 @@ pub(crate) fn open(
         planned.push(volumes.within(config, plan)?);
     }
     if let Some(pair) = &mut pair {
+        // All was checked: from here on, devices are written to.
         pair.prepare()?;
     }
     if let (Some(regions), Some(flash)) = (&mut regions, &mut flash) {
@@ -230,6 +231,7 @@ fn lock_pair(
     let mut noted: Option<Noted> = None;
     for store in stores.iter().filter(|store| store.has_flash()) {
         let found = store.note.as_ref().map(NotePlace::noted).transpose()?.flatten();
+        // The newest one counts: another note may have missed the last change.
         if found.map(|it| it.generation) > noted.map(|it| it.generation) {
             noted = found;
         }
@@ -430,6 +432,8 @@ impl Planned<'_> {
         let driven = flash_file.as_ref().zip(flash.as_ref().map(|(flash, _)| flash));
         let mut drivers =
             drive(config.io.engine, &shards, driven, backing, shared).with_context(in_backing)?;
+        // Rule 10: before the first answer. Once is enough for all shards, because a sync concerns the
+        // whole device.
         sync_backing(&mut drivers[0]).with_context(in_backing)?;
         let found = flash
             .zip(flash_file)
@@ -505,6 +509,7 @@ fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<V
     let Some((flash, is_found)) = flash else {
         return each.into_iter().map(|options| Ok(Shard::new(options)?)).collect();
     };
+    // A flash that was just set up is durably in its first epoch, so nothing has to wait.
     let open = if *is_found { Shard::open_early } else { Shard::open };
     let regions = each.into_iter().zip(flash.flashes());
     regions.map(|(options, flash)| Ok(open(options, flash)?)).collect()

@@ -95,6 +95,7 @@ impl PinFile {
         })?;
         let store = || store(path, &pages, self.page_bytes);
         store().with_context(|| format!("`{}`: the pinned ranges", path.display()))?;
+        // After the file: a range that only memory knows would not outlive the server.
         *known = pages;
         Ok(())
     }

@@ -183,6 +183,8 @@ impl RangeResults {
         for _ in 0..self.missing {
             let result = loop {
                 match self.results.recv_timeout(STEP) {
+                    // A thread takes a step when it wakes. Without clients only the clock wakes it,
+                    // and seldom.
                     Err(mpsc::RecvTimeoutError::Timeout) => server.wake(),
                     result => break result,
                 }
@@ -192,6 +194,7 @@ impl RangeResults {
                     all.pages += done.pages;
                     all.all_pages += done.all_pages;
                 }
+                // The other shards still work on the range: the answer comes when all have ended.
                 Err(error) => failed = Some(error),
             }
         }

@@ -282,6 +282,7 @@ impl Recording {
     /// accesses wait until it is known that none of this one is older.
     pub(crate) fn hand_over(&mut self) {
         self.is_run_open = false;
+        // With others, an empty batch says that they need not wait for this shard.
         if !self.has_others && self.batch.runs.is_empty() && self.batch.missing_accesses == 0 {
             return;
         }

@@ -157,6 +157,7 @@ impl Regions {
                 Directory::set_up(storage, &[])?
             }
         };
+        // First: others may have their room.
         for name in self.left_over.drain(..) {
             directory.remove(storage, &name)?;
             info!(volume = name, "removed a volume that left the configuration from the flash");
@@ -203,6 +204,7 @@ fn directory(flash: &mut FlashDevice, force_init: bool) -> Result<Option<Directo
     match Directory::read(flash) {
         Ok(Some(directory)) => return Ok(Some(directory)),
         Ok(None) => {}
+        // A device that cannot be read may have volumes all the same: it is not given up.
         Err(error @ DirectoryError::Io(_)) => return Err(error.into()),
         Err(_) if force_init => return Ok(None),
         Err(error) => {

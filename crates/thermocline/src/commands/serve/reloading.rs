@@ -35,6 +35,7 @@ pub(super) fn reload(
         "[[volume]]: a server with volumes and one without have flashes of different kinds: stop it, and see \
          docs/volumes.md"
     );
+    // Before any volume changes: a certificate that cannot be read keeps all as it is.
     let tls = listening::certificates(configs.shared())?;
     for seat in &mut *seats {
         let volume = Arc::clone(&seat.volume);
@@ -92,6 +93,7 @@ pub(super) fn advance_flashes(
     seats: &[Seat],
     changes: &mut Changes,
 ) {
+    // All are asked first: a volume that grows may need the room of one behind it in the list.
     let mut gives_back = false;
     for seat in seats {
         let shard = exports.service_mut(seat.place).inner_mut().engine_mut().shard();

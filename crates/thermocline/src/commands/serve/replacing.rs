@@ -178,6 +178,7 @@ fn begin(replacement: &Replacement, seats: &[Seat], changes: &Changes) -> Result
         begun.push((volume, Arc::clone(part)));
     }
     ensure!(!begun.is_empty(), "the server was started without a flash");
+    // Only after all were checked: they share the device, so all of them leave it, or none does.
     for (volume, part) in begun {
         volume.exchange.set(Some((Stage::Leaving, part)));
     }
@@ -223,6 +224,7 @@ impl Current {
             return Ok(Progress::None);
         }
         if next == Stage::Taking {
+            // Volumes that are added later come to the new flash.
             changes.use_flash(&self.replacement.flash)?;
         }
         (self.failed_at, self.stage) = (None, next);
@@ -296,6 +298,7 @@ impl Seat {
         };
         let report = Report { is_done, lost_pages, error };
         let mut exchange = self.volume.exchange.lock();
+        // The stage may be another one since this thread looked: the report says nothing of that.
         if exchange.current.as_ref().is_some_and(|(now, _)| *now == stage) {
             exchange.reports[thread] = Some(report);
         }
@@ -327,6 +330,7 @@ fn release(shard: &mut Shard) -> bool {
 fn take(engine: &mut Engine<AnyDriver>, part: &NewPart) -> Result<()> {
     let index = usize::from(engine.shard().options().share.index);
     let (options, contents) = (&part.options[index], &part.contents.flashes()[index]);
+    // Checked again: the policy may have changed since the old flash was left.
     engine.shard().check_flash(options.flash_pages, &options.policy, contents)?;
     let file = part.file.region(part.contents.range(index))?;
     let syncs = part.syncs.as_ref().map(|syncs| syncs.join(Lane::FIRST)).transpose()?;

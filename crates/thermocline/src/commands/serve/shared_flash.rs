@@ -193,6 +193,7 @@ impl SharedFlash {
         let file = self.file.as_ref().context("there is no flash")?;
         let mut storage = self.storage(file.try_clone()?)?;
         let storage = storage.as_storage();
+        // Read again: volumes may have come, gone or grown since the start.
         let mut directory = Directory::read(storage)?.context("the flash has no directory")?;
         Ok(directory.remove(storage, name)?)
     }

@@ -101,6 +101,7 @@ impl Sharing {
         // A curve that began again counts from there.
         self.looked_at = self.looked_at.min(accesses);
         let is_due = accesses >= self.looked_at + self.shares.terms().look_accesses();
+        // A share that is on its way arrives before another move is looked for.
         if is_due && may_look && self.is_settled && !self.is_lost {
             self.looked_at = accesses;
             let curves: Vec<_> = self.sharers.iter().map(|sharer| sharer.curve.clone()).collect();
@@ -198,6 +199,7 @@ impl Sharing {
     fn apply_ram(&mut self, serving: &Serving<'_>, seats: &[Seat]) {
         let mut may_grow = !self.is_one_leaving(seats);
         self.is_settled = true;
+        // Those that lose something come first, so that all together never have more than there is.
         for grows in [false, true] {
             for (number, wanted) in self.shares.pages().into_iter().enumerate() {
                 let Some(seat) = seat_of(seats, &self.sharers[number].name) else { continue };
@@ -269,6 +271,7 @@ impl Sharing {
                     let size = WantedFlash { pages: part, share: bytes };
                     seat.volume.change_flash(size);
                     sharer.asked_pages = Some(wanted);
+                    // The room that this one gives up is not free yet.
                     may_grow &= grows;
                 }
             }

@@ -20,8 +20,11 @@ impl Watchdog {
     /// `WATCHDOG_PID` the request is for every process; `sd_notify` would ignore it.
     pub(super) fn from_environment() -> Self {
         let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().ok());
+        // Children inherit the variables, which are then meant for their parent.
         let is_ours = number("WATCHDOG_PID").is_none_or(|id| id == Some(std::process::id().into()));
         let limit_us = number("WATCHDOG_USEC").flatten().filter(|limit| is_ours && *limit > 0);
+        // Half of the limit, as sd_watchdog_enabled(3) advises: a sign that is late must not end the
+        // server.
         let interval = limit_us.map(|limit| Duration::from_micros(limit / 2));
         Self { interval, reported: Instant::now() }
     }

@@ -157,6 +157,8 @@ impl Files {
                     merge.take(batch);
                     self.append(&mut recorder, &mut merge)?;
                     let is_open = recorder.is_frame_open();
+                    // The first run of a frame counts: a stream of further ones must not put its end
+                    // off for ever.
                     frame_due = is_open
                         .then(|| frame_due.unwrap_or_else(|| Instant::now() + FRAME_INTERVAL));
                 }
@@ -204,6 +206,7 @@ impl Files {
             "the end of this file; {bypasses} page accesses so far passed the policy by and are not in it"
         ))?;
         let (file, written_bytes) = recorder.finish()?;
+        // A finished file is whole even after a crash; the one that is being written may not be.
         file.sync_all()?;
         self.bytes_before += written_bytes;
         self.progress.written_bytes.store(self.bytes_before, Ordering::Relaxed);
@@ -242,6 +245,7 @@ fn about(options: &Options) -> String {
 /// Renames `path` to `path.1`, that to `path.2` and so on; of all only `files` are kept, the one to
 /// come among them.
 fn move_on(path: &Path, files: u32) -> io::Result<()> {
+    // From the oldest one on, so that only that is overwritten.
     for number in (1..files).rev() {
         let (from, to) = (numbered(path, number - 1), numbered(path, number));
         match std::fs::rename(from, to) {
