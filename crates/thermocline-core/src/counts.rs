@@ -103,6 +103,8 @@ impl Counts {
             let mut rest = accesses;
             let mut whole = [0; TIERS_MAX];
             for tier in (0..TIERS_MAX).rev().filter(|&tier| tier != hottest.index()) {
+                // Slower tiers first: their misses are what the sample estimates well, and the
+                // fastest tier takes the difference.
                 whole[tier] = grown(counts[tier]).min(rest);
                 rest -= whole[tier];
             }
@@ -154,6 +156,8 @@ impl Counts {
     /// Return the number of pages that the device of `tier` read.
     pub fn page_reads(&self, tier: Tier) -> u64 {
         let copies = self.copies[tier.index()];
+        // A copy within a tier (FaCE's second chance) is read as part of a batch, so it counts as a
+        // write only.
         let within = copies[tier.index()];
         self.read_serves(tier) + copies.iter().sum::<u64>() - within
     }

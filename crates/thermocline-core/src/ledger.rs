@@ -149,6 +149,8 @@ impl Ledger {
     ) -> Result<(), Violation> {
         for survivor in survivors {
             let index = survivor.page.index();
+            // A dirty survivor is the newest version, which the disk lacks: losing it would lose an
+            // acknowledged write.
             self.newest[index] += u32::from(survivor.is_dirty);
             self.held_pages[tier.index()] +=
                 u32::from(self.versions[tier.index()][index] == ABSENT);
@@ -167,6 +169,8 @@ impl Ledger {
         if access.client >= self.clients.get() {
             return Err(self.violation(access.page, None, Reason::NoSuchClient(access.client)));
         }
+        // Before the actions: they move copies, and a policy must say where the page was when the
+        // access came.
         let found = self.fastest_current(access).ok_or(no_such_page)?;
         let mut served = 0;
         for &action in actions.as_slice() {
@@ -186,9 +190,12 @@ impl Ledger {
             }
             self.apply(action)?;
         }
+        // A page that is served twice would be counted twice, and one that is not served never
+        // reached its user.
         if served != 1 {
             return Err(self.violation(access.page, None, Reason::ServedTimes(served)));
         }
+        // Only after the last action: a policy may bring a page in before it evicts another.
         self.check_capacities(access.page)?;
         self.check_sharing(actions)?;
         self.counts.add(actions.as_slice());
@@ -295,6 +302,8 @@ impl Ledger {
             Action::Serve { op: Op::Read, tier, .. } => self.check_read(page, tier),
             Action::Serve { op: Op::Write, tier, .. } => {
                 self.newest[page.index()] += 1;
+                // A write makes every other copy old at once; what the policy does not renew or
+                // drop is caught when it is read.
                 self.put(page, tier, self.newest[page.index()]);
                 Ok(())
             }
@@ -323,6 +332,7 @@ impl Ledger {
         if version == ABSENT {
             return Err(Reason::Absent(source));
         }
+        // An equal version is allowed: writing the same bytes again is a waste, but loses nothing.
         if self.versions[target.index()][page.index()] > version {
             return Err(Reason::Overwrites(target));
         }
@@ -348,6 +358,7 @@ impl Ledger {
         }
         let newest = self.newest[page.index()];
         let holders = self.versions.iter().filter(|copies| copies[page.index()] == newest).count();
+        // The disk counts as a holder: what it has may be dropped anywhere.
         if version == newest && holders == 1 {
             return Err(Reason::LastCurrentCopy(tier));
         }
@@ -387,6 +398,8 @@ impl Ledger {
             {
                 return Err(self.violation(page, None, Reason::LeftStale(tier)));
             }
+            // Tiers are in order of speed with all first tiers in front, so the slowest holder is
+            // shared if any is.
             let slowest = copies().filter(|&(_, version)| version == newest).last();
             if let Some((tier, _)) = slowest.filter(|&(tier, _)| self.clients.owns(tier)) {
                 return Err(self.violation(page, None, Reason::NotShared(tier)));

@@ -73,6 +73,8 @@ impl QueueingDevice for Server {
         let start_ns = match &mut self.free_at_ns {
             None => at.0,
             Some(free_at_ns) => {
+                // The server that is free first: with one queue for all, no request waits while a
+                // server idles.
                 let Reverse(free_ns) = free_at_ns.pop().expect("there is a server");
                 let start_ns = free_ns.max(at.0);
                 free_at_ns.push(Reverse(start_ns.saturating_add(service_ns)));

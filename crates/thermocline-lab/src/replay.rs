@@ -117,6 +117,8 @@ pub fn replay(
     let Replay { ledger, log, watch, .. } = replay;
     let actions = Actions::new();
     let mut stage = Stage { trace, policy, actions, batch: vec![], ledger, log, tally, watch };
+    // Request by request, since the clock moves between requests only. It breaks the batches, so
+    // only policies that ask for it pay.
     if replay.needs_clock && trace.is_timed() {
         for request in trace.requests() {
             stage.background(request.at, request.accesses.start)?;
@@ -157,9 +159,12 @@ impl Stage<'_> {
     /// Replays a range of the trace's accesses, in parts where counts must be taken.
     fn go_through(&mut self, mut range: Range<usize>) -> Result<(), Violation> {
         while !range.is_empty() {
+            // Counts are taken at the ends of warm-up and intervals, so no batch may cross one.
             let cut = range.end.min(self.tally.next_cut());
             let end = cut.min(range.start.saturating_add(CHUNK_ACCESSES));
             self.run(range.start..end)?;
+            // Walking all state of a policy costs as much as many accesses: checked runs do it at
+            // cuts only.
             if self.ledger.is_some() && end == cut {
                 self.policy.assert_invariants();
             }
@@ -181,6 +186,8 @@ impl Stage<'_> {
     }
 
     fn run(&mut self, range: Range<usize>) -> Result<(), Violation> {
+        // All others go in batches: the policy counts by itself, which saves a list of actions per
+        // access.
         let is_each_looked_at = self.ledger.is_some()
             || self.log.is_some()
             || self.trace.clients() != Clients::ONE
@@ -191,6 +198,8 @@ impl Stage<'_> {
         let Self { trace, policy, actions, batch, .. } = self;
         for start in range.clone().step_by(BATCH_ACCESSES) {
             let end = range.end.min(start + BATCH_ACCESSES);
+            // The accesses behind the batch are prefetched within it, or each batch would begin
+            // with misses of the processor's cache.
             let coming_end = trace.len().min(end + PREFETCH_ACCESSES);
             batch.clear();
             batch.extend(trace.accesses_of_one_client(start..coming_end));
@@ -206,11 +215,13 @@ impl Stage<'_> {
         for index in range {
             let access = self.trace.access(index);
             if index + PREFETCH_ACCESSES < self.trace.len() {
+                // Checked runs keep the prefetching, so that they measure what unchecked ones do.
                 self.policy.prefetch(self.trace.access(index + PREFETCH_ACCESSES).page);
             }
             self.actions.clear();
             self.policy.access(access, &mut self.actions);
             if let Some(ledger) = &mut self.ledger {
+                // Before the counts: what the Ledger refuses must not be in any figure.
                 ledger.access(access, &self.actions)?;
             }
             if let Some(log) = &mut self.log {
@@ -229,6 +240,7 @@ impl Stage<'_> {
         if let Some(log) = &mut self.log {
             log.between_accesses(self.trace, next, &self.actions);
         }
+        // Work without an access has no client, so the first one's counts take it.
         self.tally.since_cut[0].add(self.actions.as_slice());
         match &mut self.ledger {
             Some(ledger) => ledger.between_accesses(&self.actions),

@@ -128,6 +128,8 @@ fn run_here(
     watch: &Watch,
     Beside { log, of_sample }: Beside<'_>,
 ) -> Result<Summary, LabError> {
+    // A policy from outside has no conformance test of ours: the Ledger checks each of its actions,
+    // and the figures can be trusted.
     options.is_checked |= !configuration.policy.capabilities.is_tested;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
@@ -171,6 +173,7 @@ pub fn compare(
     watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<Vec<Summary>, LabError> {
+    // A policy of one tier does the same at every flash size, so a sweep would repeat its runs.
     let (distinct, run_of) = distinct(configurations);
     let run = |&(place, configuration): &(usize, &Configuration)| {
         let result = run(trace, configuration, options, watch);
@@ -239,6 +242,7 @@ impl Summary {
         let pages = capacity_pages.iter().copied().chain([trace.footprint_pages()]);
         let mut bytes: Vec<u64> =
             pages.map(|pages| u64::from(pages) * trace.page_size_bytes()).collect();
+        // Each client has a first tier of that size, and all of them are paid for.
         bytes[0] *= u64::from(configuration.clients.get());
         let caches_bytes = bytes[..capacity_pages.len()].iter().sum::<u64>();
         self.metadata_share = self.metadata_bytes as f64 / (caches_bytes as f64).max(1.0);

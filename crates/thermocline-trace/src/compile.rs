@@ -70,6 +70,7 @@ impl CompiledTrace {
         let mut compiler = Compiler::new(source.path(), page_size, FOOTPRINT_PAGES_MAX);
         let (send, batches) = mpsc::sync_channel(BATCHES_AHEAD);
         let (give_back, used) = mpsc::channel();
+        // The channel is bounded, so a fast reader never has more than a few batches in memory.
         thread::scope(|scope| {
             let from: &mut R = source;
             let reader = scope.spawn(move || read_all(from, &send, &used));
@@ -178,6 +179,8 @@ impl Compiler {
         }
         let accesses = u32::try_from(count).expect("at most 2^24");
         self.summarize(request, accesses);
+        // Most traces have one client: the column does not exist until another one comes, and is
+        // then filled for all before it.
         if client != 0 || !self.access_clients.is_empty() {
             self.access_clients.resize(self.packed.len() + self.group.len(), 0);
             self.access_clients.extend(iter::repeat_n(client, accesses as usize));
@@ -257,12 +260,15 @@ impl Compiler {
         }
         summary.time_reversals += u64::from(at < self.previous_at);
         self.previous_at = at;
+        // Not the first request's time: recordings may go back in time.
         summary.first_at = summary.first_at.min(at);
         summary.last_at = summary.last_at.max(at);
         let volume = volume as usize;
         if volume >= self.ends.len() {
             self.ends.resize(volume + 1, u64::MAX);
         }
+        // Per volume: requests of several volumes come interleaved, and each may be a sequential
+        // stream.
         summary.sequential_requests += u64::from(self.ends[volume] == extent.start());
         self.ends[volume] = extent.end();
     }
@@ -292,6 +298,8 @@ impl Compiler {
             self.summary.objects = objects;
         }
         let page_bytes = self.page_size.bytes();
+        // A column that says nothing is left empty, as in files; then byte hit ratios equal hit
+        // ratios.
         if self.access_bytes.iter().all(|&bytes| u64::from(bytes) == page_bytes) {
             self.access_bytes = Vec::new();
         }

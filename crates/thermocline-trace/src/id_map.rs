@@ -70,6 +70,7 @@ impl IdMap {
         let mut slots = [0; GROUP_KEYS];
         for (slot, key) in slots.iter_mut().zip(keys) {
             *slot = slot_of(key.page, key.volume, self.shift);
+            // All before the first is used: the misses of a group overlap.
             prefetch(self.table.slots(), *slot);
         }
         for (&slot, key) in slots.iter().zip(keys) {
@@ -119,6 +120,8 @@ impl IdMap {
     fn double(&mut self) {
         let larger = Table::new(2 * self.table.slots().len());
         let old = std::mem::replace(&mut self.table, larger);
+        // One more of the hash's top bits: keys keep their order, so the copy writes both tables
+        // from front to back.
         self.shift -= 1;
         let slots = self.table.slots_mut();
         let mask = slots.len() - 1;

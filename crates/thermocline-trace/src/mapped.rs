@@ -92,6 +92,8 @@ impl CompiledTrace {
             writer.flush()
         };
         write().map_err(|source| cannot("write", path, source))?;
+        // Renamed into place when complete: a program that is killed leaves no half file under this
+        // name.
         atomic::persist(file, path)
     }
 
@@ -153,6 +155,7 @@ impl CompiledTrace {
         let length = u32::try_from(header_bytes);
         header.extend(length.map_err(|_| wrong(path, "it has too many volumes"))?.to_le_bytes());
         header.extend((file_bytes as u64).to_le_bytes());
+        // The checksum's own place counts as zeros, when it is computed and when it is checked.
         header.extend([0; 4]);
         header.extend(columns_crc.to_le_bytes());
         for (column, bytes) in columns.iter().zip(NUMBER_BYTES) {
@@ -234,6 +237,8 @@ impl Header {
         if fixed[..8] != MAGIC {
             return Err("not a compiled trace to be mapped".into());
         }
+        // Before the checksum: a file of another version may have another header, and deserves a
+        // better sentence than "damaged".
         let version = u32_at(8);
         if version != VERSION {
             let reason = format!(
@@ -247,10 +252,14 @@ impl Header {
         }
         let mut header = file.get(..bytes).ok_or(TOO_SHORT)?.to_vec();
         header[24..28].fill(0);
+        // Before any length is used: a rotten length could ask for a huge allocation or a place
+        // beyond the file.
         if crc32c::crc32c(&header) != u32_at(24) {
             return Err(HEADER_DAMAGED.into());
         }
         let (file_bytes, found_bytes) = (u64_at(16), file.len() as u64);
+        // A column that the file no longer has would end the program when it is touched, not when
+        // it is opened.
         if file_bytes != found_bytes {
             let reason = format!(
                 "truncated or extended: it has {found_bytes} bytes, and its header says {file_bytes}; compile the trace again"
@@ -317,6 +326,7 @@ fn pieces(
     let mut end = header_bytes;
     for column in columns {
         let begin = end.next_multiple_of(ALIGN_BYTES);
+        // Columns are mapped as numbers, which must be aligned in the file as in memory.
         give(&[0; ALIGN_BYTES][..begin - end])?;
         give(column)?;
         end = begin + column.len();

@@ -44,6 +44,7 @@ impl Popularity {
             rank.clamp(1, accesses.len())
         };
         let mut ranks: Vec<usize> = (0..points).map(rank).collect();
+        // Small ranks round to the same number.
         ranks.dedup();
         let all = trace.len() as f64;
         let (mut begin, mut sum) = (0, 0_u64);

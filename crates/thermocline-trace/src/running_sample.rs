@@ -205,9 +205,12 @@ impl RunningSample {
         totals.first_ns = totals.first_ns.min(request.at.0);
         totals.last_ns = totals.last_ns.max(request.at.0);
         totals.requests += 1;
+        // Before the totals count it: a place says how many accesses came before.
         let place = Place { accesses: totals.accesses, writes: totals.writes };
         totals.accesses += count;
         totals.writes += if request.op == Op::Write { count } else { 0 };
+        // For every request, also outside the sample: a sample alone cannot tell how long a run
+        // was.
         let before = self.runs.note(request.op, request.volume, first, count);
         let kept = Kept { request: *request, before, place };
         self.extents.add(&kept, first, count);

@@ -82,6 +82,8 @@ impl Part {
         for request in batch {
             let previous_end = *last_at;
             let shift_ns =
+                // Decided by the first request of a file: a file that goes on where the last one
+                // ended is not shifted.
                 self.shift_ns.get_or_insert_with(|| previous_end.0.saturating_sub(request.at.0));
             request.volume = self.volumes[request.volume as usize];
             let at_ns = request.at.0.checked_add(*shift_ns).ok_or_else(|| TraceError::Limit {

@@ -80,11 +80,14 @@ impl Dam {
 impl Identifier for Dam {
     #[inline]
     fn record(&mut self, page: PageId) -> Heat {
+        // As in MHF, so that both decay between the same two writes and differ only by collisions
+        // and full counters.
         if self.writes_left == 0 {
             self.decay();
         }
         self.writes_left -= 1;
         let counter = &mut self.counters[page.index()];
+        // Lazy decay: halving every counter at once would touch the whole table in one write.
         let count = counter.count_after(self.decays).saturating_add(1);
         *counter = Counter { count, decays: self.decays };
         Heat::hot_if(count >= self.threshold)

@@ -115,6 +115,8 @@ impl<F: Filters> Mbf<F> {
         let threshold = values.real("threshold");
         let decay_writes = match values.integer_u32_or_auto("decay_writes") {
             Some(writes) => writes,
+            // Section III-A: T = M / V, so that V filters, each of which forgets after V * T
+            // writes, meet at most M pages.
             None if filter_bits.is_multiple_of(filters) => filter_bits / filters,
             None => {
                 return Err(ConfigError::contradiction(
@@ -129,6 +131,7 @@ impl<F: Filters> Mbf<F> {
         let middle = filters / 2;
         let units_per_weight = filters - middle;
         let base_units = filters - 2 * middle;
+        // Whole units instead of fractions: sums of weights such as 1/3 compare exactly.
         let most_units = (1..=filters).map(|rank| base_units + rank).sum::<u32>();
         let most = f64::from(most_units) / f64::from(units_per_weight);
         if threshold > most {
@@ -195,6 +198,8 @@ impl<F: Filters> Mbf<F> {
     #[inline]
     fn is_hot(&self, seen: u32) -> bool {
         if F::HAS_WEIGHT_TABLE && self.filters <= FILTERS_OF_A_SET {
+            // A table over all sets of filters replaces the sum of weights; it changes only at a
+            // reset.
             self.hot_set >> seen & 1 == 1
         } else {
             self.units(seen, self.next_reset) >= self.threshold_units
@@ -244,9 +249,12 @@ impl<F: Filters> Identifier for Mbf<F> {
         // threshold is at most the sum of all weights.
         if seen != self.shortcut {
             // The first filter without the page, from the one whose turn it is, and round again.
+            // Section III-A: one filter per write, so the number of filters with the page is its
+            // frequency.
             let free = !seen & self.all;
             let following = free & self.turn;
             let choice = if following == 0 { free } else { following };
+            // The lowest set bit: the first filter in turn that has not seen the page.
             let chosen = choice & choice.wrapping_neg();
             self.bits.set(first, u64::from(chosen));
             self.bits.set(second, u64::from(chosen));
@@ -262,6 +270,7 @@ impl<F: Filters> Identifier for Mbf<F> {
             self.turn = self.all;
         }
         self.writes_left -= 1;
+        // Deviation (3): the T-th write is judged before a filter forgets.
         if self.writes_left == 0 {
             self.decay();
         }

@@ -99,6 +99,7 @@ impl Mhf {
             hashes: values.integer_u32("hashes"),
             decay_writes,
             writes_left: decay_writes,
+            // Park and Du, Section II-C: with D = 4 and B = 2 a count of 4 is hot.
             hot_count: 1 << (counter_bits - hot_bits),
             overflow_halves: values.choice("overflow") == HALVE,
             raises_smallest: values.choice("update") == SMALLEST,
@@ -138,6 +139,7 @@ impl Identifier for Mhf {
         // Exponential batch decay: all counters halve rather than one overflowing. Otherwise a full
         // counter is frozen.
         if self.overflow_halves && self.is_any_full(hash) {
+            // The patent's alternative to freezing. It does not restart the period (deviation 4).
             self.counters.halve();
         }
         let full = self.counters.mask();
@@ -148,6 +150,8 @@ impl Identifier for Mhf {
         let mut least = self.raise(first, limit);
         for index in 1..self.hashes {
             let place = self.counters.place(hash, index);
+            // Deviation (1): without the check, one write of a page whose hash values collide would
+            // count twice.
             let is_repeated = place == first
                 || (1..index).any(|earlier| place == self.counters.place(hash, earlier));
             if !is_repeated {

@@ -71,6 +71,7 @@ impl TwoLevelLru {
     fn shorten_hot_list(&mut self) {
         if self.lengths[HOT_LIST] > self.capacities[HOT_LIST] {
             let (position, _) = self.queue.oldest(HOT_LIST).expect("an over-full list has a page");
+            // To the head of the candidates: it was written more often than those that wait there.
             self.queue.touch(self.queue.page(position), CANDIDATE);
             self.lengths[HOT_LIST] -= 1;
             self.lengths[CANDIDATE_LIST] += 1;
@@ -102,6 +103,8 @@ impl Identifier for TwoLevelLru {
             _ => self.lengths[CANDIDATE_LIST] += 1,
         }
         self.shorten_candidate_list();
+        // Park and Du, Section II-C: hot if the page was in the hot list already, before this
+        // write.
         Heat::hot_if(state == HOT)
     }
 

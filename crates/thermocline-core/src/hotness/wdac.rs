@@ -123,6 +123,8 @@ impl Identifier for Wdac {
         }
         self.writes += 1;
         let entry = &mut self.pages[page.index()];
+        // The number of the newest write is the window's end, so its own weight is 2 (Section
+        // III-B).
         let sum = entry.wrapping_add(self.writes) & SUM_MASK;
         *entry = ((*entry & !SUM_MASK) + ONE_WRITE) | sum;
         let entry = *entry;

@@ -120,7 +120,9 @@ impl<S: Store> KvTiers<S> {
 
     fn answer(&mut self, request: KvRequest<'_>, out: &mut impl Sink) -> KvFound {
         let KvRequest { at, engine, chain } = request;
+        // Expired copies must not serve this request.
         self.expire(at, out);
+        // The vector goes back below: requests allocate nothing.
         let mut served = mem::take(&mut self.served);
         let matching = self.settings.matching;
         let held = |page: PageId| self.blocks[page.index()].held;

@@ -167,6 +167,8 @@ impl<'a, const F: usize> Growth<'a, F> {
         let mut lower = samples.start;
         for place in samples {
             if self.rows[self.order[place] as usize][feature] <= limit {
+                // Leaves are ranges of one order, so a split moves samples within its own range and
+                // allocates nothing.
                 self.order.swap(place, lower);
                 lower += 1;
             }
@@ -232,6 +234,8 @@ impl<'a, const F: usize> Growth<'a, F> {
     /// Return the value that a leaf adds to predictions: a share of its mean residual.
     fn value(&self, leaf: &Leaf) -> i32 {
         let samples = i64::try_from(leaf.samples.len()).expect("there are few");
+        // The learning rate shrinks each tree's step, as in Friedman's gradient boosting; in whole
+        // numbers, so that runs repeat on every platform.
         let value = leaf.residuals * i64::from(self.settings.learning_rate) / (samples << 16);
         i32::try_from(value).expect("a mean of residuals is no greater than they are")
     }

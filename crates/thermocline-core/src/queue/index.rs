@@ -75,6 +75,8 @@ impl Index {
         key_of: impl Fn(u32) -> u32,
         is_former: impl Fn(u32) -> bool,
     ) -> Option<u32> {
+        // Linear probing needs free buckets to end a search; at seven eighths a miss still reads
+        // few tags, which lie side by side.
         if (self.len + 1) * 8 > self.tags.len() * 7 {
             self.grow(&key_of);
         }
@@ -104,6 +106,8 @@ impl Index {
         key_of: impl Fn(u32) -> u32,
         is_wanted: impl Fn(u32) -> bool,
     ) {
+        // Backward shift instead of a tombstone: pages come and go all the time, and tombstones
+        // would only be removed by growing.
         let Ok(mut hole) = self.search(key, is_wanted) else { return };
         self.len -= 1;
         let mut bucket = hole;
@@ -195,6 +199,7 @@ impl Index {
     }
 
     fn grow(&mut self, page_of: &impl Fn(u32) -> u32) {
+        // By half and not to twice: the index is the greatest part of a sparse policy's memory.
         let larger = self.tags.len() * 3 / 2 + 16;
         let places: Vec<u32> = self.places().collect();
         self.tags = vec![EMPTY; larger];

@@ -88,6 +88,7 @@ impl LastButOne {
         let names = self.names(slot).expect("the slot was used before");
         let last = names.newest.unwrap_or(names.place);
         self.log.set_state(last, OFTEN[side_of(names.state) as usize]);
+        // The name of the last use keeps its place and now stands for the last use but one.
         self.log.touch(names.next, NEWEST);
     }
 
@@ -121,6 +122,7 @@ impl LastButOne {
         if self.len[side as usize] == 0 {
             return None;
         }
+        // A slot used once has no last use but one: it counts as infinitely long ago, as in LRU-2.
         let once = self.log.oldest(side as usize);
         let first = once.or_else(|| self.log.oldest(ONCE.len() + side as usize));
         first.map(|(place, _)| self.log.page(place).0 / 2)

@@ -175,6 +175,8 @@ impl<K: Ord + Copy> LazyHeap<K> {
             let Reverse(Entry { key, id }) = *top;
             match current(id) {
                 Some(now) if now == key => return Some((key, id)),
+                // Sinking the top costs O(log n), but only where a grown key reaches the top at
+                // all.
                 Some(now) if now > key => top.0.key = now,
                 // No member, or one that came back with a lower key, and an entry of its own.
                 _ => drop(PeekMut::pop(top)),
@@ -194,6 +196,7 @@ impl<K: Ord + Copy> LazyHeap<K> {
         for Reverse(entry) in &mut entries {
             entry.key = lowered(entry.key);
         }
+        // The order is kept, so building the heap again moves nothing.
         self.heap = entries.into();
     }
 

@@ -100,6 +100,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
                 };
             let count = |entry| u32::try_from(entry).expect("entries can be counted");
             let first = count(begin);
+            // All rings are parts of one pair of arrays, so that a position alone tells page, state
+            // and queue.
             begin += entries;
             let end = count(begin);
             let looked_at = first;
@@ -147,6 +149,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     /// Changes the state of the page at a position, which keeps its place.
     #[inline]
     pub fn set_state(&mut self, position: Position, state: u8) {
+        // A state of 0 means a blank entry to every search.
         debug_assert_ne!(state & PRESENT, 0, "a page of a queue is present");
         self.states[position.0 as usize] = state;
     }
@@ -290,6 +293,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             let offset = if back <= target { target - back } else { target + size - back };
             ask(PageId(self.pages[(ring.begin + offset) as usize]));
         }
+        // Each entry is asked for once, as its prefetch would be repeated at each eviction.
         ring.looked_at = ring.begin + target;
     }
 
@@ -345,6 +349,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             // Before the end of the ring, or before the head if that comes first.
             let end = if entry < ring.head { ring.head } else { ring.end };
             while entry < end {
+                // The last entries of a ring, and those up to the head, are fewer than a word.
                 if end - entry < WORD {
                     let state = &mut self.states[entry as usize];
                     if *state != 0 && *state & mark == 0 {
@@ -498,6 +503,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     /// Takes all pages of a ring, and a page that leaves it or another one, out of the sparse index,
     /// which finds them by the entries that are about to be moved.
     fn unindex(&mut self, queue: usize, coming: PageId) {
+        // The caller has blanked the page's entry already, so the loop below would not find it.
         self.positions.remove(coming.0, page_of(&self.pages));
         let Ring { begin, end, .. } = self.rings[queue];
         for entry in begin as usize..end as usize {

@@ -47,6 +47,8 @@ impl Numbers {
         Self(match ids.indexing {
             Indexing::Dense => Kind::Ids(ids.pages),
             Indexing::Sparse => {
+                // With no number to spare, the hand would pass nearly all tracked pages for each
+                // new one.
                 let slack = (tracked / SLACK).saturating_add(SLACK);
                 let count = tracked.saturating_add(slack).min(ids.pages);
                 Kind::Slots(Slots::new(count, count as usize, false))
@@ -182,6 +184,8 @@ impl Slots {
             None => {
                 assert!(!is_full, "a policy tracks no more pages than it says");
                 if self.pages.len() == self.pages.capacity() {
+                    // By an eighth: doubling would leave half of the memory unused that sparse
+                    // indexing saves.
                     self.pages.reserve_exact(self.pages.len() / 8 + 1);
                 }
                 self.pages.push(page.0);

@@ -162,6 +162,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn touch_with(&mut self, page: PageId, next: impl FnOnce(u8, bool) -> u8) -> u8 {
+        // Before the page's former position is read: squeezing moves it.
         if self.head == self.states.len() {
             self.squeeze();
         }
@@ -416,6 +417,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// Moves all pages to the start of the log, in order.
     #[cold]
     fn squeeze(&mut self) {
+        // The two sides are squeezed apart, so that each page stays on its side of the boundary.
         let boundary = self.squeeze_range(0..self.boundary, 0);
         let head = self.squeeze_range(self.boundary..self.head, boundary);
         assert!(head < self.states.len(), "the queue holds no more pages than its capacity");

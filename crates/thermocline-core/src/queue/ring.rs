@@ -102,6 +102,7 @@ impl<T: Default> Ring<T> {
             self.held -= 1;
         }
         let Slot { page, value } = self.slots.pop_front()?;
+        // Slots keep their numbers when the front moves, so no page's number has to be changed.
         self.front = number_at(1, self.front);
         (page != HOLE).then_some((PageId(page), value))
     }

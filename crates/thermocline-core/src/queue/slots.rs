@@ -92,6 +92,8 @@ impl Slots {
         let page = self.page(slot);
         debug_assert_eq!(self.find(page), Some(slot), "the slot is taken");
         self.numbers.remove(page.0, page_of(&self.pages));
+        // Free slots are chained through the table of their pages, so they take no memory of their
+        // own.
         self.pages[slot as usize] = mem::replace(&mut self.free, slot);
         self.len -= 1;
         page

@@ -64,6 +64,7 @@ impl Segments {
         }
         self.uses += 1;
         let segment = Segment { extent: self.tail(read), used: self.uses };
+        // A segment inside the new one would only waste a place.
         self.held.retain(|old| !segment.extent.contains(old.extent));
         if self.held.len() == self.most {
             let oldest = (0..self.held.len()).min_by_key(|&index| self.held[index].used);
@@ -136,6 +137,8 @@ impl WriteBuffer {
         });
         let before: u64 = touching.iter().map(|extent| extent.sectors()).sum();
         let held_sectors = self.held_sectors - before + whole.sectors();
+        // Nothing has changed yet: a write that finds no room must leave the buffer as it was,
+        // since it will come again.
         if held_sectors > self.most_sectors {
             return false;
         }
@@ -189,6 +192,8 @@ impl WriteBuffer {
     /// Note that the extent that was being written is on the medium.
     pub(crate) fn finish_cleaning(&mut self) {
         let cleaned = self.in_flight.take().expect("an extent is under way");
+        // Only when the medium has it: until then a power failure would need it, and it occupies
+        // its space.
         self.held_sectors -= cleaned.sectors();
     }
 

@@ -88,6 +88,8 @@ impl Layout {
             heads,
             turn_ns: turn_ns(config),
             head_skew_ns,
+            // Less would make a sequential read miss the first sector of each cylinder, and wait a
+            // turn for it.
             cylinder_skew_ns: next_cylinder_ns.max(head_skew_ns),
         }
     }
@@ -98,6 +100,7 @@ impl Layout {
         let Track { cylinder, head } = track;
         let tracks = cylinder * self.heads + head;
         let head_switches = tracks - cylinder;
+        // Whole numbers of nanoseconds throughout: sums over millions of tracks must not drift.
         tracks * self.turn_ns
             + head_switches * self.head_skew_ns
             + cylinder * self.cylinder_skew_ns

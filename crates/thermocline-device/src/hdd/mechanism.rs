@@ -117,14 +117,18 @@ impl Mechanism {
         assert!(matches!(self.state, State::Idle), "one job at a time");
         let mut seek_ns = self.reach_ns(self.layout.track(extent.start));
         if motion == Motion::Write && seek_ns > 0 {
+            // A write must be exactly on its track before the first bit; a read may begin earlier
+            // and try again.
             seek_ns += self.write_settle_ns;
         }
         let cost = Cost {
             seek_ns,
+            // From the moment of arrival: the platter has turned on during the seek.
             rotation_ns: self.layout.rotation_ns(extent.start, now_ns + seek_ns),
             transfer_ns: self.layout.transfer_ns(extent),
         };
         self.stand_after(extent.end);
+        // The arm has left: a plan to read on from the old place would cost a seek back.
         self.plan = None;
         self.state = State::Busy(job);
         cost
@@ -250,6 +254,7 @@ impl Mechanism {
         match track.cylinder.abs_diff(self.track.cylinder) {
             0 if track.head == self.track.head => 0,
             0 => self.layout.head_switch_ns(),
+            // Heads are switched while the arm moves, so the longer of the two counts.
             distance => self.seek.seek_ns(distance).max(self.layout.head_switch_ns()),
         }
     }

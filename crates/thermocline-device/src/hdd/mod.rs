@@ -268,11 +268,15 @@ impl Hdd {
             }
             DeviceOp::Read => self.accept_read(ticket, extent),
             DeviceOp::Write => {
+                // Before the write is acknowledged, or a later read could be answered with the old
+                // bytes.
                 self.segments.invalidate(extent);
                 if self.writes.suits(extent) {
                     self.stalled.push_back(ticket);
                     self.admit_writes();
                 } else {
+                    // A write too long for the buffer goes past it: what the buffer still has of
+                    // these sectors would overwrite it later.
                     self.writes.discard(extent);
                     self.admit_writes();
                     self.enqueue(ticket, extent);
@@ -289,6 +293,8 @@ impl Hdd {
             self.recorder.read_hits += 1;
             self.respond(ticket, extent, self.now_ns);
             self.mechanism.plan_read_ahead(segment.end, extent.end);
+        // The sectors are about to pass the head: waiting for them is sooner done than a seek away
+        // and back.
         } else if let Some(passed_ns) = self.mechanism.promise(self.segments.rest(extent)) {
             if passed_ns <= self.now_ns {
                 self.recorder.read_hits += 1;
@@ -331,6 +337,7 @@ impl Hdd {
     /// Sends an answer over the interface, complete not before `ready_ns`.
     fn respond(&mut self, ticket: Ticket, extent: Extent, ready_ns: u64) {
         let transfer_ns = units::round_ns(extent.sectors() as f64 * self.interface_ns);
+        // Answers from the cache share one interface, so they leave one after the other.
         self.interface_free_ns = self.interface_free_ns.max(self.now_ns) + transfer_ns;
         self.schedule(self.interface_free_ns.max(ready_ns), Event::Respond(ticket));
     }
@@ -355,6 +362,7 @@ impl Hdd {
             return;
         }
         let is_wanted = !self.queue.is_empty() || !self.writes.is_clean();
+        // Reading ahead is the work of an idle disk only.
         if !is_wanted {
             self.mechanism.start_read_ahead(self.now_ns);
             return;
@@ -374,6 +382,8 @@ impl Hdd {
         // flush waits.
         let is_urgent = !self.stalled.is_empty() || !self.flushing.is_empty();
         let cleans = !self.writes.is_clean()
+            // In turn: stalled writes must not starve the reads of the queue, nor the other way
+            // round.
             && (self.queue.is_empty() || (is_urgent && self.turn == Turn::Cleaning));
         let position = self.mechanism.position();
         let (job, extent, motion) = if cleans {

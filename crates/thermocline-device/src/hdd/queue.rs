@@ -43,6 +43,7 @@ impl Queue {
             Scheduling::Sstf => cylinder,
             Scheduling::CLook => extent.start,
         };
+        // The order of arrival breaks ties, so FCFS is the same map with one place for all.
         self.waiting.insert((place, self.pushed), (ticket, extent));
         self.pushed += 1;
     }
@@ -52,6 +53,8 @@ impl Queue {
         let key = match self.scheduling {
             Scheduling::Fcfs => self.from(0),
             Scheduling::Sstf => self.nearest(position.cylinder),
+            // Up only, then back to the lowest address: no request waits for two sweeps, as it may
+            // with SCAN.
             Scheduling::CLook => self.from(position.sector).or_else(|| self.from(0)),
         };
         key.and_then(|key| self.waiting.remove(&key))

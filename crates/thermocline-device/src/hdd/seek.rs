@@ -50,6 +50,7 @@ impl SeekCurve {
         let pairs = cylinders as f64 * stroke as f64;
         let (mut fixed, mut slope) = (0.0, 0.0);
         for distance in 1..=stroke {
+            // Of all ordered pairs of different cylinders, 2 (C - d) are d apart.
             let weight = 2.0 * (cylinders - distance) as f64 / pairs;
             if distance <= knee {
                 let share = (libm::sqrt(distance as f64) - 1.0) / (knee_root - 1.0);
@@ -67,6 +68,8 @@ impl SeekCurve {
         if !(height >= single_ns - slack_ns && height <= full_ns + slack_ns) {
             return Err((fixed + slope * single_ns, fixed + slope * full_ns));
         }
+        // Both pieces go through the height at the knee; this one also through the single-track
+        // time at d = 1.
         let b = (height - single_ns) / (knee_root - 1.0);
         let e = (full_ns - height) / (stroke - knee) as f64;
         Ok(Self { knee, short: (single_ns - b, b), long: (height - e * knee as f64, e) })

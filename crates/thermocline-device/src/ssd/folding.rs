@@ -18,6 +18,8 @@ impl Ssd {
         while self.slc.as_ref().is_some_and(|slc| !slc.has_room()) {
             self.fold(place.is_some())?;
         }
+        // The copy in the other cells is old from now on. Without this it would be collected and
+        // copied as if it were valid.
         self.nand.trim(page);
         let Some(slc) = &mut self.slc else { return Ok(0) };
         let (slot, is_full) = slc.append(Some(page));
@@ -53,11 +55,15 @@ impl Ssd {
         let Some(slc) = &mut self.slc else { return Ok(()) };
         let mut pages = std::mem::take(&mut self.folding);
         let given = slc.give_up(&mut pages);
+        // Folding is the drive's own work, like collection: a drive whose collection takes no time
+        // folds in none.
         let in_time = in_time && self.config.gc_time;
         if in_time && !pages.is_empty() {
             let count = u8::try_from(pages.len()).expect("a physical page has at most 32 pages");
             self.service.read_to_fold(given.plane, count);
         }
+        // A block of the cache is erased when its last page has left, in every plane at once, as
+        // the ring is filled across planes.
         let planes = if given.ends_stripe { self.nand.geometry().planes } else { 0 };
         let (ftl, nand) = (&mut self.ftl, &mut self.nand);
         let mut moved = pages.drain(..);
@@ -92,6 +98,7 @@ impl Ssd {
         if self.next_folding_ns() > self.now_ns {
             return Ok(());
         }
+        // A page per plane and not all: a request that comes next waits for little.
         for _ in 0..self.nand.geometry().planes {
             if self.slc.as_ref().is_some_and(Slc::is_foldable) {
                 self.fold(true)?;

@@ -36,6 +36,8 @@ impl Ssd {
         match op {
             DeviceOp::Read => self.read(first, pages, place, completed),
             DeviceOp::Write if self.buffer_pages > 0 => {
+                // For a buffered write `owed` counts pages that the DRAM has not taken, not flash
+                // operations: that is when it is answered.
                 self.requests[place as usize].owed = pages;
                 self.entering.push_back(place);
                 return self.fill_buffer(completed);
@@ -103,8 +105,11 @@ impl Ssd {
                 }
                 let left = self.requests[place as usize].owed;
                 let page = first + pages - left;
+                // One mapping unit at a time: the buffer may fill up within a request, and is then
+                // entered page by page as programs make room.
                 let of_unit = left.min(unit - page % unit);
                 self.write(page, of_unit, Some(place))?;
+                // The whole unit: its other pages were read into the DRAM, too, and leave with it.
                 self.buffered_pages += unit;
                 self.requests[place as usize].owed -= of_unit;
             }
@@ -139,6 +144,7 @@ impl Ssd {
                 unmapped += 1;
                 continue;
             };
+            // The controller still has the bytes; the cells would not have them yet.
             if is_gathering || self.service.is_buffered(plane, page) {
                 at_once += 1;
                 continue;
@@ -162,6 +168,8 @@ impl Ssd {
 
     /// Return the place of the host's page in the flash, or `None` if the flash does not hold it.
     pub(super) fn find(&self, page: u32) -> Option<Found> {
+        // A page is in one kind of cells only, and most pages that are read soon are still in the
+        // cache.
         if let Some((slc, place)) = self.slc.as_ref().and_then(|slc| Some((slc, slc.find(page)?))) {
             let is_gathering = slc.is_gathering(place);
             return Some(Found {
@@ -245,6 +253,8 @@ impl Ssd {
         for start in (from..to).step_by(unit as usize) {
             let written = start.max(first)..end.min(start + unit);
             // A unit is hot if one of its pages is.
+            // Only pages that the host wrote are shown to the identifier: the rest of the unit says
+            // nothing of the workload.
             let streams = written.clone().map(|page| self.stream_of(page, place));
             let stream = streams.max().unwrap_or(0);
             for page in start..start + unit {
@@ -276,6 +286,8 @@ impl Ssd {
         self.recorder.unit_reads += pages.clone().filter(has).count() as u64;
         if place.is_some() {
             // The drive's own reads: the request waits for the program that follows.
+            // Deviation (4) of the drive: the program may run on another die before this read is
+            // done.
             self.queue_reads(pages, NONE);
         }
     }
@@ -311,6 +323,7 @@ impl Ssd {
         let unit = self.config.mapping_unit_pages;
         let end = first + pages;
         self.recorder.host_trims += u64::from(pages);
+        // A part of a unit cannot be forgotten: the map has one entry for all of it.
         for page in first.next_multiple_of(unit)..end - end % unit {
             self.nand.trim(page);
             if let Some(slc) = &mut self.slc {

@@ -111,6 +111,8 @@ impl SsdMetrics {
         if self.erase_count == 0 || !elapsed_s.is_finite() || elapsed_s < 0.0 {
             return None;
         }
+        // Erases that all blocks bear, per erase so far: how often the measured time fits into the
+        // life.
         let times = self.blocks as f64 * f64::from(self.erase_limit) / self.erase_count as f64;
         let days = times * elapsed_s / SECONDS_PER_DAY;
         let bytes = self.host_writes as f64 * f64::from(self.page_bytes);

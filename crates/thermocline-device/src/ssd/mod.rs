@@ -190,6 +190,7 @@ impl Ssd {
                 .map_or(NEVER, us_to_ns),
             idle_since_ns: 0,
             nand,
+            // With one stream nothing depends on it, so it is not asked, which saves its time.
             identifier: identifier.filter(|_| config.streams > 1),
             handle: 0,
             has_delays: config.read_overhead_us > 0.0
@@ -377,6 +378,8 @@ impl Ssd {
         }
         let mut random = SplitMix64::new(precondition.seed);
         let mut coming = [0; PREFETCH_PAGES];
+        // Drawn ahead, so that the map entries are in the cache when their turn comes; the sequence
+        // is the same.
         coming.fill_with(|| random.below(filled));
         for turn in (0..PREFETCH_PAGES).cycle().zip(0..overwrites).map(|(turn, _)| turn) {
             let page = std::mem::replace(&mut coming[turn], random.below(filled));
@@ -385,10 +388,13 @@ impl Ssd {
                 return Err(self.end());
             }
         }
+        // A measurement begins with an empty cache: what it still held would be folded at the cost
+        // of the first requests.
         if self.fold_all().is_err() {
             return Err(self.end());
         }
         if let Some(identifier) = &mut self.identifier {
+            // Writes of the preconditioning say nothing of the workload to come.
             identifier.reset();
         }
         self.reset_metrics();
@@ -481,6 +487,8 @@ impl Ssd {
         while self.in_service < self.config.queue_depth
             && self.arrivals.peek().is_some_and(|next| next.0.0 <= self.now_ns)
         {
+            // Later ones wait outside, with the time of their arrival: the response time includes
+            // the wait for a place in the queue.
             let Some(Reverse((_, _, place))) = self.arrivals.pop() else { break };
             self.in_service += 1;
             let Request { op, pages, .. } = self.requests[place as usize];
@@ -516,12 +524,14 @@ impl Ssd {
         if self.has_delays || self.buffer_pages > 0 {
             return false;
         }
+        // An arrival may ask for the same bus or die, so nothing may be run past it.
         let before_ns = self.arrivals.peek().map_or(NEVER, |next| next.0.0);
         let until_ns = to_ns.min(before_ns.saturating_sub(1));
         let ended = self.service.run_unhindered(self.now_ns, until_ns, &mut self.passed);
         let Some(end_ns) = ended else { return false };
         for place in 0..self.passed.len() {
             let Passed { answered_ns, owner, .. } = self.passed[place];
+            // Requests complete in the order of their times, each at its own, as with events.
             self.now_ns = answered_ns;
             self.settle(owner, completed);
         }

@@ -157,6 +157,8 @@ impl Nand {
         let per_plane = self.geometry.blocks_per_plane;
         for plane in 0..self.geometry.planes {
             let mut bad = 0;
+            // The same number in each plane: with static allocation a plane with fewer blocks would
+            // end the drive early.
             while bad < config.bad_units_per_plane() {
                 let block = plane * per_plane + random.below(per_plane);
                 if self.blocks[block as usize].state != State::Retired {
@@ -226,6 +228,8 @@ impl Nand {
                 let blocks = &self.blocks;
                 let erases = |block: u32| (blocks[block as usize].erases, Reverse(block));
                 let block = free.iter().map(|entry| entry.0.1).max_by_key(|&one| erases(one))?;
+                // O(free blocks), but only static wear levelling asks for the most worn one, once
+                // per block that it moves.
                 free.retain(|entry| entry.0.1 != block);
                 block
             }
@@ -250,6 +254,7 @@ impl Nand {
         self.logical_of[page as usize] = logical;
         let (word, bit) = self.bit_of(page);
         self.valid[word] |= bit;
+        // Out-of-place update: the old copy stays on the flash, invalid, until its block is erased.
         let former = std::mem::replace(&mut self.page_of[logical as usize], page);
         if former != NONE {
             self.invalidate(former);
@@ -263,6 +268,7 @@ impl Nand {
         assert!(entry.written <= within, "pages are programmed in ascending order");
         let skipped = within - entry.written;
         entry.written = within;
+        // A skipped page cannot be programmed before the next erase, so it is not free.
         self.planes[self.geometry.plane_of_block(block) as usize].free_pages -= skipped;
     }
 
@@ -280,6 +286,7 @@ impl Nand {
         self.valid[word] &= !bit;
         let block = self.geometry.block_of_page(page);
         self.planes[self.geometry.plane_of_block(block) as usize].valid -= 1;
+        // Only closed blocks stand in buckets: an open one gets its bucket when it is closed.
         if self.blocks[block as usize].state == State::Closed {
             self.unlink(block);
             self.blocks[block as usize].valid -= 1;
@@ -298,6 +305,8 @@ impl Nand {
         let entry = &mut self.blocks[block as usize];
         assert_eq!(entry.state, State::Open, "only open blocks are closed");
         entry.state = State::Closed;
+        // The clock of the age in cost-benefit and of static wear levelling: programs, as a drive
+        // without writes ages nothing.
         entry.closed_at = self.programs;
         self.link(block);
     }
@@ -313,6 +322,7 @@ impl Nand {
     pub(crate) fn erase(&mut self, block: u32) {
         let pages_per_block = self.geometry.pages_per_block;
         let entry = &mut self.blocks[block as usize];
+        // The one check that stands between a mistake of a translation layer and lost data.
         assert_eq!((entry.valid, entry.state), (0, State::Open), "nothing is lost by an erase");
         let plane = &mut self.planes[self.geometry.plane_of_block(block) as usize];
         plane.free_pages += entry.written;
@@ -321,6 +331,7 @@ impl Nand {
         entry.erases += 1;
         plane.most_erases = plane.most_erases.max(entry.erases);
         self.erases += 1;
+        // Retired after its last erase: it holds no data, so nothing has to be moved.
         if entry.erases >= self.erase_limit {
             self.retire(block);
         } else {
@@ -332,6 +343,8 @@ impl Nand {
     /// Adds a free block to the pool.
     fn release(&mut self, block: u32) {
         let worn = u64::from(self.blocks[block as usize].erases);
+        // Dynamic wear levelling uses the least worn free block first; without it, blocks come back
+        // in the order of their erases.
         let key = if self.dynamic_wear { worn } else { self.erases };
         let plane = self.geometry.plane_of_block(block);
         self.planes[plane as usize].free.push(Reverse((key, block)));
@@ -355,6 +368,8 @@ impl Nand {
             let mut rest = word;
             while rest != 0 {
                 let page = first + index * WORD_BITS + rest.trailing_zeros();
+                // Clears the lowest set bit, so the loop takes a step per valid page and not per
+                // page.
                 rest &= rest - 1;
                 prefetch(&self.page_of, self.logical_of[page as usize] as usize);
                 pages.push(page);
@@ -366,6 +381,8 @@ impl Nand {
     /// came to it first.
     pub(crate) fn emptiest(&mut self, plane: u32) -> Option<u32> {
         let most = self.geometry.pages_per_block;
+        // A bound that `link` lowers and this search raises: amortised O(1), as pages become
+        // invalid one at a time.
         let mut valid = self.planes[plane as usize].least_valid;
         loop {
             let block = self.buckets[self.bucket(plane, valid)].oldest;

@@ -257,6 +257,8 @@ impl Service {
                 return None;
             }
             let next = self.events.pop()?.0;
+            // A suspended operation leaves its old end in the heap; the end of what really runs has
+            // another time.
             if self.latencies.is_none() || self.is_valid(code_of(next), time_of(next)) {
                 return Some(code_of(next));
             }
@@ -307,6 +309,8 @@ impl Service {
     pub(crate) fn is_buffered(&self, plane: u32, page: u32) -> bool {
         self.buffered.get(plane as usize).is_some_and(|buffered| {
             let first = page >> self.program_shift << self.program_shift;
+            // The DRAM still has the bytes, so a read need not wait for the program that is on its
+            // way.
             buffered.programs.iter().any(|program| program.0 == first)
         })
     }
@@ -359,6 +363,8 @@ impl Service {
         let ended = &mut unit.stages[stage];
         let kind = ended.operations[0].kind;
         let is_answered = match (stage, kind) {
+            // SSDsim answers a write at the end of the bus transfer, while the cells still program;
+            // `write_completes` says which rule holds.
             (ENTERING, Kind::Program) => completes_at_transfer,
             (CELLS, Kind::Read) => false,
             (CELLS | LEAVING, _) => true,
@@ -423,6 +429,8 @@ impl Service {
         let Times { command, transfer, plane_gap, .. } = self.times;
         let takes_ns = match (stage.operations[0].kind, (code % 4) as usize) {
             (_, LEAVING) => pages * transfer,
+            // Planes that work together share the cell time, but each needs its command and its
+            // bytes, with tDBSY between.
             (Kind::Program, _) => count * command + pages * transfer + (count - 1) * plane_gap,
             (Kind::Copyback, _) => count * 2 * command,
             (Kind::Read | Kind::Erase, _) => count * command,
@@ -454,6 +462,7 @@ impl Service {
             let takes_ns = self.times.of_cells(cells.operations());
             let at_ns = now_ns.max(unit.stopped_ns).saturating_add(takes_ns);
             unit.cells_end_ns = at_ns;
+            // The limit of interruptions is per operation: what the cells begin now has had none.
             if unit.suspended.is_none() {
                 unit.interruptions = 0;
             }
@@ -463,6 +472,8 @@ impl Service {
         let is_free = |stage: &Stage| stage.phase == Phase::Empty;
         let [entering, cells, leaving] = &self.units[index as usize].stages;
         let has_room =
+            // Without cache registers the die has one page register, which the former operation
+            // occupies until its last byte has left.
             is_free(entering) && (self.cache_register || (is_free(cells) && is_free(leaving)));
         let enters = has_room && !waits_for_reads && self.take_in(index);
         let unit = &mut self.units[index as usize];

@@ -170,6 +170,8 @@ impl Slc {
 
     /// Return `true` if a block of every plane is free, besides what the next page takes.
     pub(crate) fn has_room(&self) -> bool {
+        // One stripe stays free: the blocks that are filled next must be erased, all of their pages
+        // given up.
         self.head - self.tail < self.slots() - self.stripe
     }
 
@@ -216,6 +218,7 @@ impl Slc {
             }
             self.tail += 1;
         }
+        // A block can be erased only as a whole, when its last page has left.
         let ends_stripe = self.tail.is_multiple_of(self.stripe);
         if ends_stripe {
             self.erases += self.order.len() as u64;

@@ -113,6 +113,7 @@ impl Rate {
                 let needed = (TIER_PAGES_MIN[kind] / f64::from(smallest))
                     .max(SAMPLE_PAGES_MIN[kind] / f64::from(trace.footprint_pages()));
                 let mut rate = RATE_MIN;
+                // Powers of two, so that many sizes share one sample.
                 while rate < needed && rate < 1.0 {
                     rate *= 2.0;
                 }
@@ -143,6 +144,7 @@ impl Miniature {
         let sampling = Sampling::new(rate, Choice::Even, seed).ok_or(LabError::BadRate { rate })?;
         let sampling = sampling.of_extents(extent_pages);
         let mut sample = trace.sampled(sampling).ok_or(LabError::EmptySample { rate })?;
+        // Without the gaps, extents of the sample are neighbours as those of the whole disk are.
         if extent_pages > 1 {
             sample = sample.condensed(extent_pages, rate);
         }
@@ -150,6 +152,7 @@ impl Miniature {
             trace: sample,
             sampling,
             rate,
+            // Deviation (2): as in SHARDS_adj, misses are divided by the accesses to be expected.
             expected_accesses: trace.len() as f64 * rate,
             whole_footprint_pages: trace.footprint_pages(),
             whole_page_size_bytes: trace.page_size_bytes(),
@@ -287,6 +290,8 @@ impl Miniature {
             let pages = tier.size.pages(&tier.name, bytes, footprint, above)?;
             above = Some(pages);
             first = first.or(above);
+            // The paper's scaling: a cache of c pages behaves on all accesses as one of R c pages
+            // does on a sample of rate R.
             let small = (f64::from(pages) * self.rate).round();
             if pages > 0 && small < 1.0 {
                 return Err(LabError::SampleTooSmall {

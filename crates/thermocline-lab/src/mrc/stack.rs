@@ -192,6 +192,8 @@ impl StackPass {
                 watch.check()?;
             }
             let distance = pass.distances.touch(access.page).map(|distance| {
+                // Counted as it is, and scaled when it is asked for: a scaled distance would leave
+                // gaps in the table.
                 pass.counts.add(distance as usize, pass.weight);
                 scaled_up(distance, rate).min(pass.distance_max)
             });
@@ -232,6 +234,8 @@ impl StackPass {
         } else {
             first_uses
         };
+        // SHARDS_adj, FAST 2015, section 3.3: divided by all accesses of the trace, not by those of
+        // the sample (deviation 3).
         (self.at_least[counted] / self.accesses).min(1.0)
     }
 
@@ -307,6 +311,7 @@ impl Pass {
         }
         let mut at_least = self.counts.finish();
         let mut sum = 0.0;
+        // Mattson: an LRU of c pages misses the accesses of distance c or more, and all first uses.
         for count in at_least.iter_mut().rev() {
             sum += *count;
             *count = sum;
@@ -392,6 +397,7 @@ impl Bounded {
                     continue;
                 };
                 let distance = pass.distances.touch(number).map(|distance| {
+                    // The rate of now: distances in a sample shrink with it.
                     let distance = scaled_up(distance, self.rate()).min(pass.distance_max);
                     pass.counts.add(distance, pass.weight);
                     distance
@@ -422,6 +428,8 @@ impl Bounded {
         if was_others {
             pass.set_rate(self.rate());
             let number = number?;
+            // The number goes to another page, which must not inherit the last use of the one that
+            // left.
             pass.distances.forget(number);
             pass.reuse.forget(number);
         }
@@ -439,6 +447,8 @@ impl Bounded {
         }
         // The page with the greatest key leaves; the new one takes its number.
         let (greatest, leaving) = self.heap.pop().expect("a page was just pushed");
+        // FAST 2015, section 3.2: keys from the one that left on are not looked at any more,
+        // whichever page has them.
         self.threshold = greatest;
         let number = self.numbers.remove(&leaving).expect("listed pages are numbered");
         if leaving == page {

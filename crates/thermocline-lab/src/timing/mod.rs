@@ -227,9 +227,13 @@ impl DeviceModel {
                     let device = Box::new(Ssd::new(config, None)?);
                     return Ok(Built { device, subpages });
                 };
+                // A policy brings a page in before it evicts another within one access, so the
+                // drive needs a few slots more than the tier.
                 let pages = u64::from(tier_pages) + SPARE_SLOTS;
                 let config = config.sized_for(pages * u64::from(subpages))?;
                 let mut drive = Ssd::new(&config, None)?;
+                // A cache tier in use is full: an erased drive would collect nothing for the first
+                // time over, and flatter every policy.
                 drive.precondition(&Precondition { fill: 1.0, overwrite: 0.0, seed: 1 })?;
                 Ok(Built { device: Box::new(drive), subpages })
             }

@@ -197,8 +197,12 @@ impl<'a> Simulation<'a> {
             };
             let event = self.next_event();
             match (arrival, event) {
+                // An arrival at the instant of an event goes first, so the order of equal times is
+                // the same in every run.
                 (Some(arrival), event) if event.is_none_or(|(at, _)| arrival <= at) => {
                     let Some(request) = coming.next() else { break };
+                    // Recordings may go back in time; the policy sees requests in the order of the
+                    // trace, so such a request arrives now.
                     let is_early = request.at.0.saturating_sub(first_at.0) < now.0;
                     time_reversals += u64::from(is_early && timing.arrivals == Arrivals::Trace);
                     now = arrival;
@@ -215,6 +219,8 @@ impl<'a> Simulation<'a> {
                 }
                 (_, None) => break,
             }
+            // Work that devices still do for themselves (collection, cleaning) is in no response
+            // time.
             if coming.peek().is_none() && self.is_idle() {
                 break;
             }
@@ -322,6 +328,8 @@ impl<'a> Simulation<'a> {
         }
         self.tally.add(self.trace, index, access.client, &self.actions);
         let job = self.new_job(request, access.page.0, access.client);
+        // Two accesses to one page keep their order: the policy has decided the later one on the
+        // state that the earlier one leaves.
         let before = std::mem::replace(&mut self.unanswered[access.page.index()], job);
         if before == NONE {
             self.go_on(job, at)
@@ -340,6 +348,7 @@ impl<'a> Simulation<'a> {
         job.steps.clear();
         (job.request, job.page, job.next, job.answered_after) = (request, page, 0, 0);
         let actions = std::mem::take(&mut self.actions);
+        // Actions behind the `Serve` take the devices' time, but the access does not wait for them.
         let until_answered = actions.until_answered();
         for (place, action) in actions.as_slice().iter().enumerate() {
             match *action {
@@ -409,6 +418,7 @@ impl<'a> Simulation<'a> {
             self.free_jobs.push(job);
             return Ok(());
         };
+        // Before the submission: the device may complete it in the same instant.
         one.next += 1;
         let pages = self.subpages[usize::from(tier)];
         let request = DeviceRequest { op, page: address * u64::from(pages), pages };
@@ -423,6 +433,7 @@ impl<'a> Simulation<'a> {
     fn answer(&mut self, job: u32, at: Nanos) -> Result<(), LabError> {
         let one = &mut self.jobs[job as usize];
         let (page, request) = (one.page as usize, one.request);
+        // The job goes on with what follows the answer, and must not answer twice.
         one.request = NONE;
         let mut waiting = std::mem::take(&mut one.waiting);
         if self.unanswered[page] == job {

@@ -182,6 +182,7 @@ impl Study for Experiment {
         let mut points = points?;
         let nonhot = points.split_off(reading_runs);
         let readings = points.split_off(figure_runs);
+        // HAT, Section 4: TAC is shown with the aging interval that serves it best.
         let points = best(points);
         let wear = self.wear(trace, &points, done)?;
         let workload = workload.name.clone();

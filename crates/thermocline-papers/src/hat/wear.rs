@@ -55,6 +55,7 @@ fn drive_of_pages(ssd: &str, page_size_bytes: u64) -> Result<SsdConfig, LabError
     let mut config = SsdConfig::preset(ssd)?;
     let parts = u32::try_from(config.page_size_bytes() / page_size_bytes).unwrap_or(1).max(1);
     config.page_bytes /= parts;
+    // Blocks keep their bytes, so that an erase frees as much as on the drive of the preset.
     config.pages_per_block *= parts;
     Ok(config)
 }
@@ -113,6 +114,8 @@ impl Experiment {
         let drive = metric::flash_drive(&summary).expect("the flash tier is a solid-state drive");
         let span_s = trace.is_timed().then(|| {
             let thermocline_trace::Summary { first_at, last_at, .. } = trace.summary();
+            // The recording's own span: in a closed loop the simulated time says how fast the
+            // devices are, not how fast the workload writes.
             (last_at.0 - first_at.0) as f64 / 1e9
         });
         Ok(Wear {

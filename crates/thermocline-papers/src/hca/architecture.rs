@@ -54,6 +54,7 @@ impl Architecture {
                 self.configuration(trace, policy, ram_per_ssd, buffer_pages, &[])?;
             run(trace, &configuration, RunOptions::default(), &Watch::default())
         };
+        // One baseline for all transient buffers: it has none.
         let baseline = measure("lfu", 0)?;
         let buffers = self.buffer_pages.iter();
         let points = buffers.map(|&buffer_pages| {

@@ -142,6 +142,8 @@ impl Experiment {
                 Some(Measured::one(words, self.is_near_factor(factor(ours), factor(paper))))
             }
             OfSystem::Reduction(figure) => {
+                // Tables I and II print the share of the hybrid's value in the sum of both, and
+                // call it a reduction.
                 let printed = |[before, after]: [f64; 2]| after / (before + after) * 100.0;
                 let true_reduction = |[before, after]: [f64; 2]| (1.0 - after / before) * 100.0;
                 let [paper, ours] = [figure.of_paper(workload), runs.map(|run| figure.of(run))];
@@ -216,6 +218,7 @@ impl Experiment {
         let at_points = |so, points| format!("so at {so} of {points} points");
         match judge {
             OfTraces::FewerDiskHits => {
+                // The baseline has no SSD: what RAM misses comes from the disk.
                 all(points().map(|point| point.hca.dhr < 1.0 - point.baseline_rhr), at_points)
             }
             OfTraces::SlightlyMoreRamHits => {

@@ -183,6 +183,8 @@ impl Machine {
             let due = self.idle.peek().map(|next| next.0.0).filter(|&at| at < duration);
             let event = self.disk.next_event();
             if let Some(now) = due
+                // A reader that is due at the instant of an event goes first, so that the order
+                // does not depend on the heap.
                 && event.is_none_or(|event| now <= event)
             {
                 let Some(Reverse((_, number))) = self.idle.pop() else { break };
@@ -263,6 +265,8 @@ impl Machine {
         });
         let job = &mut self.jobs[number as usize];
         job.steps.clear();
+        // Steps after the answer (feeding flash, cleaning) take the devices' time, but no reader
+        // waits for them.
         (job.next, job.answered_after, job.reader) = (0, 0, reader);
         for &action in actions {
             match action {

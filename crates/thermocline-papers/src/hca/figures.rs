@@ -38,15 +38,22 @@ impl Figures {
     pub fn of(shares: [f64; 3], baseline_dhr: f64, times_ms: [f64; 3]) -> Self {
         let [rhr, shr, dhr] = shares;
         let [ram_ms, ssd_ms, disk_ms] = times_ms;
+        // Eq. 1. The operator before SHR is lost in print; a response time weighted with its share
+        // of hits is a product.
         let xcrta_ms = ssd_ms * shr;
         Self {
             rhr,
             shr,
             dhr,
             xcrta_ms,
+            // Eq. 2 multiplies XCRTA, which has SHR in it already, by SHR again. Both forms are
+            // reported.
             hcrta_ms: rhr * ram_ms + xcrta_ms,
             hcrta_printed_ms: rhr * ram_ms + shr * xcrta_ms,
+            // Eq. 3: the I/Os per second of an SSD that serves one I/O at a time.
             xciops: if ssd_ms > 0.0 { shr * 1000.0 / ssd_ms } else { 0.0 },
+            // Eq. 4 and 5: the share of disk hits times the disk's response time, without and with
+            // the SSD.
             bdrta_ms: baseline_dhr * disk_ms,
             hcdrta_ms: dhr * disk_ms,
         }
@@ -70,6 +77,7 @@ impl Figures {
         let alone = Configuration {
             policy: policy.clone(),
             values: policy.values(&[])?,
+            // The paper's baseline is the same RAM alone, with LFU, and no transient buffer.
             tiers: configuration.tiers[..1].to_vec(),
             latencies_ms: thermocline_lab::default_latencies_ms(1),
             timing: None,

@@ -280,6 +280,8 @@ impl System {
             iops: total.hits.iter().sum::<u64>() as f64 / duration_s,
             storage_iops,
             latency_ms: latency_ms(&total),
+            // The printed cost per I/O fits the mean of the snapshots' ratios, not the price
+            // divided by the mean I/Os per second. Both are reported.
             cost_per_io: costs.sum::<f64>() / (snapshots.len() as f64).max(1.0),
             cost_per_mean_io: price / storage_iops,
             migrated_after_s: migrated.map(|snapshot| snapshot.at_s),

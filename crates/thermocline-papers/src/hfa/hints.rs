@@ -92,6 +92,8 @@ pub(super) fn hints(
         let access = trace.access(index);
         let page = &mut pages[access.page.index()];
         page.accesses += 1;
+        // The paper's hint reuse distance ends with the first access after the departure; later
+        // ones are ordinary reuse.
         if std::mem::take(&mut page.has_left) {
             page.distances += u64::from(distances.end(access.page.0));
             page.returns += 1;
@@ -99,12 +101,15 @@ pub(super) fn hints(
         distances.access(access.page.0);
         for action in policy.step(access, &mut actions) {
             match *action {
+                // A hint is a move between cache levels: what comes from the disk, or leaves for
+                // it, is none.
                 Action::Copy { page, source, target } if source != disk && target != disk => {
                     pages[page.index()].hints += 1;
                 }
                 // The page that is accessed moves for that, others make way.
                 Action::Drop { page, .. } if page != access.page => {
                     if std::mem::replace(&mut pages[page.index()].has_left, true) {
+                        // Only the last departure before an access counts.
                         distances.end(page.0);
                     }
                     distances.begin(page.0);

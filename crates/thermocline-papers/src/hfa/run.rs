@@ -118,6 +118,8 @@ impl Runs<'_> {
         policy: &str,
         mut parameters: Given,
     ) -> Result<Configuration, LabError> {
+        // The paper's T is 1,000 accesses on a first level of about 4,169 pages. Q1 comes to rest
+        // at the pages hit in a period, so the same share keeps its size comparable.
         parameters.push(given("t", self.period()));
         self.study(policy, &parameters)
     }
@@ -257,6 +259,7 @@ impl Runs<'_> {
 fn level_pages(trace: &CompiledTrace, ratios: &[u32], percent: f64) -> Vec<f64> {
     let aggregate = f64::from(trace.footprint_pages()) * percent / 100.0;
     let total: u32 = ratios.iter().sum();
+    // Two pages at least: one for each of HFA's queues.
     let pages = |&ratio: &u32| (aggregate * f64::from(ratio) / f64::from(total)).round().max(2.0);
     ratios.iter().map(pages).collect()
 }

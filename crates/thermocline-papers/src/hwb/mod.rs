@@ -163,6 +163,7 @@ impl Study for Experiment {
     type Results = Vec<WorkloadResult>;
 
     fn page_size(&self, stated: Option<PageSize>) -> Result<PageSize, LabError> {
+        // A buffer page is a page of the drive, or evicted pages would be programmed in part.
         let drive_bytes = SsdConfig::preset(&self.used_drive.ssd)?.page_size_bytes();
         let fits = |own: &PageSize| own.bytes().is_multiple_of(drive_bytes);
         Ok(stated.filter(fits).map_or_else(|| PageSize::new(drive_bytes), Ok)?)
@@ -215,6 +216,8 @@ impl Drive {
         config.gc_time = self.gc_time.unwrap_or(config.gc_time);
         let ssd = BufferedSsd::new(config);
         let Some(share) = self.footprint_share else { return Ok(ssd) };
+        // A fresh drive collects nothing for a long time; filled with the pages of the trace, it is
+        // a drive in use.
         let precondition = Some(Precondition { fill: share, overwrite: 0.0, seed: 1 });
         Ok(BufferedSsd { precondition, ..ssd.fitted(trace, share)? })
     }

@@ -43,6 +43,7 @@ impl Experiment {
         let (figures, others) = (contenders(true), contenders(false));
         let variants: Vec<Asked<'_>> =
             self.variants.iter().map(|one| (&*one.label, "hwb", &one.parameters)).collect();
+        // Without the recording's times, a fixed number outstanding loads every buffer alike.
         let arrivals = if timed && trace.is_timed() {
             Arrivals::Trace
         } else {

@@ -49,6 +49,7 @@ impl Experiment {
         let seeds: Vec<Candidate> =
             contenders.into_iter().filter(|one| ["MBF", "MHF"].contains(&&*one.label)).collect();
         let against_dam = identify(&stream, &dam, &seeds, None, &Watch::default(), || ())?;
+        // Section IV-B: a false identification is a write that WDAC judges differently.
         let truth = stream.record(&wdac, &Watch::default())?;
         Ok(WorkloadResult {
             workload: workload.into(),
@@ -83,6 +84,7 @@ impl Experiment {
         let of_unit = |&unit_writes: &u64| {
             let units = stream.count() / unit_writes;
             let whole = usize::try_from(units).unwrap_or(usize::MAX);
+            // A last unit that is not full would lower the mean.
             let counts: Vec<u64> =
                 stream.unique_pages(unit_writes).into_iter().take(whole).collect();
             let overflowing = counts.iter().filter(|&&count| count > self.table_entries).count();
@@ -107,6 +109,7 @@ impl Experiment {
         }
         candidates.push(candidate(MHF, "mhf", &[])?);
         let mut times = vec![(vec![], vec![], 0); candidates.len()];
+        // In alternation: whatever slows the machine for a while slows all of them.
         for _ in 0..self.timed_runs.max(1) {
             for (candidate, (checks, decays, decay_writes)) in candidates.iter().zip(&mut times) {
                 let recording = stream.record(candidate, &Watch::default())?;
@@ -129,6 +132,8 @@ impl Experiment {
     fn memory_sweep(&self) -> Result<Vec<(u64, Candidate)>, LabError> {
         let mut candidates = vec![];
         for &bytes in &self.memory_bytes {
+            // Four filters of one bit, or counters of four bits (Table I): equal memory means
+            // equally many positions.
             let entries = (bytes * 8 / FILTERS).to_string();
             candidates.push((bytes, candidate("MBF", "mbf", &[("filter_bits", &entries)])?));
             candidates.push((bytes, candidate("MHF", "mhf", &[("counters", &entries)])?));
@@ -155,9 +160,13 @@ impl Experiment {
             let middle = filters / 2;
             let weight =
                 |rank: u64| 1.0 + (rank as f64 - middle as f64) / (filters - middle) as f64;
+            // Section III-A: with other numbers of filters the weights sum to something else, so a
+            // threshold of 4 is another rule.
             let all: f64 = (1..=filters).map(weight).sum();
             let thresholds = [("threshold 4", 4.0), ("scaled", all * self.threshold_share)];
             for (rule, threshold) in thresholds.into_iter().filter(|(_, least)| *least <= all) {
+                // Section IV-C compares equal memory, where more filters are smaller ones; filters
+                // of equal size show what their number alone is worth.
                 for (memory, bits) in
                     [("1 KiB", FILTERS * FILTER_BITS / filters), ("2048 bits each", FILTER_BITS)]
                 {

@@ -203,6 +203,8 @@ impl<O: Order> BlockList<O> {
                 self.frames.evict(page, out);
             }
         }
+        // A block that comes back starts a new run: what was written before it left does not make
+        // the next run sequential.
         self.next_offset[block as usize] = 0;
         self.order.evicted(block);
     }
@@ -211,6 +213,8 @@ impl<O: Order> BlockList<O> {
     fn ends_run(&mut self, page: PageId, block: u32) -> bool {
         let offset = self.blocks.offset(page);
         let next = &mut self.next_offset[block as usize];
+        // A write of the first page starts a run even in the middle of another; any other page out
+        // of order ends it.
         *next = if offset == *next { *next + 1 } else { u32::from(offset == 0) };
         *next == self.blocks.pages_per_block()
     }
@@ -308,6 +312,7 @@ impl Order for MostPages {
     }
 
     fn victim(&mut self, own: u32) -> u32 {
+        // `most` only rises by a page per write, so this costs O(1) per write in all.
         while self.most > 0 && self.by_pages.is_empty(self.most) {
             self.most -= 1;
         }
@@ -361,6 +366,7 @@ impl Order for OldestWrite {
 
     fn victim(&mut self, own: u32) -> u32 {
         let oldest = self.blocks.back(0).unwrap_or(own);
+        // Deviation (2): the own block would be opened again at once by the page that waits.
         if oldest == own { self.blocks.before(oldest).unwrap_or(own) } else { oldest }
     }
 

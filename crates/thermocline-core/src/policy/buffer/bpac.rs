@@ -101,6 +101,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         page_time: vec![0; setup.geometry.pages() as usize],
         cluster_time: vec![0; blocks.count() as usize],
         now: 0,
+        // Deviation (2): the abstracts name no first size, and adaptation soon moves it.
         page_region: (frames.capacity() / 2).max(1),
         page_threshold: threshold("page_threshold", capacity),
         block_threshold: threshold("block_threshold", 4 * capacity),
@@ -128,6 +129,8 @@ impl Bpac {
             self.order.remove(cluster);
         }
         self.order.push_front(ORDER, cluster);
+        // Deviation (4): BIRD is measured from here, so a cluster that gains pages is not evicted
+        // for the age of its oldest.
         self.cluster_time[cluster as usize] = self.now;
     }
 
@@ -150,6 +153,7 @@ impl Bpac {
         }
         self.victims.clear();
         self.victims.extend(self.pages.iter(CLUSTERS + cluster).map(PageId));
+        // In address order: the flash block is written as one sequential run.
         self.blocks.sort(&mut self.victims);
         for &page in &self.victims {
             self.pages.remove(page.0);
@@ -161,11 +165,14 @@ impl Bpac {
     /// Moves pages that do not belong into the page region any more, and evicts old clusters.
     fn tidy(&mut self, out: &mut Actions) {
         self.shrink();
+        // PIRD, the page threshold of the HWB paper, Section I. The list is in order of last write,
+        // so the first page within the threshold ends the search.
         while let Some(oldest) = self.pages.back(PAGES)
             && self.now - self.page_time[oldest as usize] > self.page_threshold
         {
             self.demote();
         }
+        // BIRD, the block threshold of the HWB paper, Section I.
         while let Some(oldest) = self.order.back(ORDER)
             && self.now - self.cluster_time[oldest as usize] > self.block_threshold
         {
@@ -212,6 +219,8 @@ impl Policy for Bpac {
             Some(list) => self.hit_in_cluster(page, list - CLUSTERS),
             None => {
                 if self.frames.are_full() {
+                    // All pages are in the page region: one must become a cluster, since only
+                    // clusters are evicted.
                     if self.order.is_empty(ORDER) {
                         self.demote();
                     }
@@ -221,6 +230,7 @@ impl Policy for Bpac {
             }
         }
         self.frames.write(page, out);
+        // After `hit_in_cluster`, which compares with the write before this one.
         self.page_time[page.index()] = self.now;
         self.tidy(out);
     }

@@ -153,6 +153,7 @@ impl Cfdc {
             self.lists.remove(page.0);
             return;
         };
+        // Before the distance changes: the ranking is searched by the shape it was entered with.
         self.unrank(cluster);
         let [newer, older] = [self.lists.before(page.0), self.lists.after(page.0)];
         let mut distance = self.clusters[cluster as usize].distance;
@@ -169,6 +170,8 @@ impl Cfdc {
     /// Notes a reference to a page that was in a cluster.
     fn refresh(&mut self, cluster: u32) {
         if self.frozen == Some(cluster) {
+            // Deviation (3): a reference shows that the cluster is in use, so it competes by its
+            // priority again.
             self.frozen = None;
         }
         self.clusters[cluster as usize].timestamp = self.global_time;
@@ -202,6 +205,8 @@ impl Cfdc {
         }
         self.lists.push_front(CLUSTERS + cluster, page.0);
         self.rank(cluster);
+        // Time passes with the dirty pages that arrive here, not with references: a cluster ages
+        // only as clusters gain pages.
         self.global_time += 1;
     }
 
@@ -210,6 +215,8 @@ impl Cfdc {
         if !self.frames.are_full() {
             return;
         }
+        // Only the priority region has victims; a working region of the whole buffer must give it
+        // one.
         if self.lists.len(WORKING) == self.frames.held() {
             self.demote_oldest();
         }
@@ -240,6 +247,8 @@ impl Cfdc {
 
     /// Return the cluster of lowest priority.
     fn lowest(&self) -> Option<u32> {
+        // Of clusters of one shape the oldest has the lowest priority, so one candidate per shape
+        // is enough.
         let oldest = self.by_shape.iter().filter_map(|(&shape, ranked)| {
             let &(timestamp, cluster) = ranked.first()?;
             Some((shape, timestamp, cluster))

@@ -175,6 +175,7 @@ impl PageList {
         let frames = Frames::new(setup);
         Self {
             order: Lists::new(pages, 2),
+            // Only CFLRU looks for clean pages, so the other two pay no memory for a list of them.
             clean: Lists::new(if window_pages > 0 { pages } else { 0 }, 1),
             working_pages: frames.capacity() - window_pages,
             frames,
@@ -223,10 +224,12 @@ impl PageList {
     /// Return the oldest page that has no second chance; those that have one take it.
     fn oldest(&mut self) -> u32 {
         loop {
+            // Without a window, WINDOW stays empty and WORKING is the whole LRU list.
             let oldest = self.order.back(WINDOW).or_else(|| self.order.back(WORKING));
             let oldest = oldest.expect("a full buffer holds a page");
             let Some(second_chance) = &mut self.second_chance else { return oldest };
             let is_cold = &mut second_chance.is_cold[oldest as usize];
+            // The loop ends after one round at the latest: by then every dirty page is marked.
             if *is_cold || !self.frames.is_dirty(PageId(oldest)) {
                 return oldest;
             }
@@ -268,6 +271,8 @@ impl Policy for PageList {
                 if self.clean.contains(page) {
                     self.clean.remove(page);
                 }
+                // From the newest to the oldest, so that the list of clean pages keeps the order of
+                // the window.
                 self.clean.push_back(CLEAN, page);
             }
         }

@@ -175,6 +175,8 @@ impl Face {
                     // Only a hit on flash sets the bit: references in memory say nothing about what
                     // flash serves.
                     *flags |= REFERENCED;
+                    // Memory holds the same version now, so both are marked; whichever reaches the disk
+                    // first clears the other.
                     (Tier::FLASH, *flags & FLASH_DIRTY)
                 }
                 None => (Tier::DISK, 0),
@@ -223,7 +225,10 @@ impl Face {
                 has_room_been_made = true;
             }
             out.copy(page, Tier::RAM, Tier::FLASH);
+            // A new entry starts without the reference bit: GSC counts only what flash served since
+            // the page was appended.
             self.fifo.push(page, state & DIRTY);
+        // Not admitted and dirty: the disk is the only place left for the newest version.
         } else if state & DIRTY != 0 {
             out.copy(page, Tier::RAM, Tier::DISK);
         } else {
@@ -251,6 +256,8 @@ impl Face {
                 self.fifo.prefetch(coming);
                 self.memory.prefetch(coming);
             }
+            // A hole counts as one of the batch: its slot is free now, and its version is
+            // superseded.
             let Some((page, flags)) = self.fifo.pop() else { continue };
             // Group second chance: a page that was hit on flash returns to the rear with its bit
             // cleared. That is a flash write.
@@ -268,6 +275,8 @@ impl Face {
             self.destage(page, flags, out);
         }
         for &(page, flags) in &batch[usize::from(is_nothing_freed)..] {
+            // Deviation (1): charged as one flash write. The read is part of the batch's one
+            // sequential transfer.
             out.copy(page, Tier::FLASH, Tier::FLASH);
             self.fifo.push(page, flags);
         }
@@ -284,6 +293,8 @@ impl Face {
             && is_dirty
             && state & CHANGED == 0
         {
+            // Memory holds the version that the disk just got, so its eviction owes no second
+            // write. A changed page stays dirty: the disk got an older version.
             self.memory.set_state(position, state & !DIRTY);
         }
         out.drop_copy(page, Tier::FLASH);
@@ -328,6 +339,7 @@ impl Policy for Face {
         let surplus = survivors.len().saturating_sub(self.flash_pages as usize);
         for (index, survivor) in survivors.iter().enumerate() {
             let dirty = if survivor.is_dirty { FLASH_DIRTY } else { 0 };
+            // The survivors come oldest first, as the FIFO would have let them go.
             if index < surplus {
                 self.destage(survivor.page, dirty, out);
             } else {

@@ -129,6 +129,8 @@ fn nonhot_pages(ratio: f64, memory_pages: u32) -> u32 {
         reason = "a share in [0, 1] of a u32 is a u32"
     )]
     let pages = libm::rint(ratio * f64::from(memory_pages)) as u32;
+    // At least one page: a page that just came from disk is cold (HAT, Section 3), and must fit in
+    // memory even with a ratio of 0.
     pages.clamp(1, memory_pages)
 }
 
@@ -141,6 +143,8 @@ fn queue_pages(ratio: f64, [memory_pages, flash_pages]: [u32; 2]) -> u32 {
         reason = "a number of pages is not negative, and saturates"
     )]
     let pages = (ratio * f64::from(resident_pages)) as u32;
+    // A queue shorter than the resident pages would have to forget one of them, and with it the
+    // page's place: `forget` finds only ghosts to drop.
     pages.max(resident_pages)
 }
 
@@ -155,14 +159,20 @@ fn status_after(state: u8, op: Op, is_behind_boundary: bool) -> u8 {
     let dirty = if was_dirty || op == Op::Write { DIRTY } else { 0 };
     if state == 0 {
         // Scenario 6: a page not in the queue is cold.
+        // Cold although its id enters the hot region: only a second reference while it is there
+        // makes it hot (HAT, Section 3, "Cold page").
         return NONHOT | dirty;
     }
     if !is_behind_boundary {
         // Scenarios 1, 2 and 3: a hit on the hot region.
+        // A ghost that is hit here becomes hot too: the place in the queue decides, not where the
+        // bytes are. Flash bits go, since hot pages are in memory only.
         return HOT | dirty;
     }
     debug_assert_eq!(state & HOT, 0, "hot pages are in the hot region");
     // Scenarios 4 and 5: a hit on the warm region.
+    // A write makes the flash copy old but keeps its slot (deviation 5): the eviction writes the
+    // page there again and needs no victim.
     let is_stale = op == Op::Write && state & FLASH != 0;
     let flash_stale = if is_stale { FLASH_STALE } else { state & FLASH_STALE };
     NONHOT | WARM | dirty | state & (FLASH | FLASH_DIRTY) | flash_stale
@@ -175,8 +185,14 @@ impl Hat {
         let nonhot_zone_pages = nonhot_pages(values.real("nonhot_ratio"), memory_pages);
         let hot_pages_max = memory_pages - nonhot_zone_pages;
         let is_fixed = values.choice("nonhot_zone") == "fixed";
+        // Deviation (6): "borrows" bounds only memory as a whole; "fixed" reads the paper's sizes
+        // of the two zones as strict.
         let nonhot_pages_max = if is_fixed { nonhot_zone_pages } else { memory_pages };
         Self {
+            // One place more than the bound: the referenced page enters before `forget` drops an
+            // id.
+            // One place more than the bound: the referenced page enters before `forget` drops an
+            // id.
             queue: Recency::new(setup.ids(), queue_pages_max.saturating_add(1), MASKS),
             memory_pages,
             flash_pages,
@@ -198,6 +214,8 @@ impl Hat {
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, access: Access, out: &mut impl Sink) {
         let is_fetched = self.refer(access, out);
+        // Before the eviction: a hot page that degrades here becomes a candidate for it. HAT,
+        // Section 3, calls the chain of constraints a cascade.
         self.brush_hot_region();
         // A hit in memory makes no page more, and none more that is not hot: where it makes a page
         // hot, one page leaves the hot zone at most.
@@ -207,6 +225,7 @@ impl Hat {
         {
             self.evict_from_memory(out);
         }
+        // Last: the evictions before it may have left ghosts at the tail of the warm region.
         self.forget();
     }
 
@@ -263,6 +282,8 @@ impl Hat {
                 // self.queue.set_boundary(tail), => A brush moves the boundary to the oldest hot
                 // page, so pages behind it, warm and cold ones, are in the warm region now.
                 Some((tail, _)) => self.queue.set_boundary(tail),
+                // Deviation (8): without any hot page there is no tail to stop at, so the whole
+                // queue is warm region.
                 None => self.queue.set_boundary_to_newest(),
             }
         }
@@ -275,6 +296,8 @@ impl Hat {
         // Status alone decides: a warm page goes to flash, clean or dirty, and a cold page to disk.
         // Deviation (7): without flash, a warm page goes to disk too.
         let next = if state & WARM != 0 && self.flash_pages > 0 {
+            // The victim may be referenced later than the page that displaces it: the paper says
+            // only that the warm page with the largest recency on flash becomes cold.
             if state & FLASH == 0 && self.held_flash_pages == self.flash_pages {
                 self.evict_from_flash(out);
             }
@@ -302,6 +325,8 @@ impl Hat {
         let page = self.queue.page(position);
         let next = if state & IN_MEMORY != 0 {
             // It stays in memory as a cold page, and keeps its newest version there.
+            // DIRTY stays: it says that memory is newer than the disk, which a lost flash copy does
+            // not change.
             state & !(ON_FLASH | WARM)
         } else {
             out.copy_if(state & FLASH_DIRTY != 0, page, Tier::FLASH, Tier::DISK);
@@ -327,6 +352,8 @@ impl Hat {
         }
         // Deviation (4): nothing else bounds a queue whose pages are never referenced again.
         if self.queue.len() > self.queue_pages_max {
+            // Only an id without a copy may go. There is one: the bound is at least the number of
+            // resident pages.
             let (oldest, _) = self.oldest(GHOSTS);
             self.queue.set_state(oldest, 0);
         }
@@ -377,6 +404,8 @@ impl Policy for Hat {
                 out.drop_copy(survivor.page, Tier::FLASH);
                 continue;
             }
+            // More survivors than flash holds now: they come from the least to the most recently
+            // written, so the oldest leave.
             if self.held_flash_pages == self.flash_pages {
                 self.evict_from_flash(out);
             }
@@ -384,6 +413,8 @@ impl Policy for Hat {
             self.queue.touch(survivor.page, WARM | FLASH | dirty);
             self.held_flash_pages += 1;
         }
+        // Deviation (9): after a restart a first hit makes a survivor warm, not hot. Nothing is
+        // known of how often it was used before.
         self.queue.set_boundary_to_newest();
         self.forget();
     }

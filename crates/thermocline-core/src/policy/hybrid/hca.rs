@@ -289,6 +289,7 @@ impl Ram {
         if self.level_len == self.level_pages {
             let victim = self.take_least();
             self.level_len -= 1;
+            // Section IV: what L1 evicts goes to the transient buffer, never straight to the SSD.
             self.enter_buffer(victim, now);
         }
     }
@@ -297,6 +298,8 @@ impl Ram {
     fn take_least(&mut self) -> u32 {
         // Pages that were referenced once have the least count. Of these, the oldest leaves first.
         while let Some((slot, at)) = self.once.pop_front() {
+            // An entry is old if its page was used again, or left, since: the queue is not searched
+            // on each use.
             if self.uses[slot as usize].rank_of_once() == Some(at) {
                 return slot;
             }
@@ -347,6 +350,8 @@ impl Uses {
 impl Flash {
     fn new(ids: Ids, flash_pages: u32) -> Self {
         let pages = flash_pages.min(ids.pages);
+        // A page that is hit leaves its place as a hole; a quarter more slots than pages makes
+        // squeezing rare.
         Self { order: Ring::new(ids, pages.saturating_add(holes_of(pages))), pages: flash_pages }
     }
 

@@ -211,6 +211,8 @@ impl LazyCleaning {
             let mut found = Tier::DISK;
             if let Some(frame) = frames.find(page) {
                 found = Tier::FLASH;
+                // A hit keeps the frame: memory and flash may hold the same page, so that a clean
+                // eviction writes nothing.
                 order.renew(frame);
             }
             let is_fetched = write_miss.fetches(op);
@@ -225,6 +227,8 @@ impl LazyCleaning {
         }
         if former == 0 && self.memory.len() > self.memory_pages {
             self.evict_from_memory(out);
+            // Only an eviction can make a frame dirty, so only now can the dirty frames exceed the
+            // threshold.
             self.clean_in_groups(out);
         }
     }
@@ -239,6 +243,8 @@ impl LazyCleaning {
     /// Writes the page of a dirty frame to disk; the frame stays.
     fn clean_frame(&mut self, frame: u32, out: &mut impl Sink) {
         out.copy(self.frames.page(frame), Tier::FLASH, Tier::DISK);
+        // The frame keeps its history: cleaning is no access, and must not save the page from
+        // LRU-2.
         self.order.put(CLEAN, frame);
     }
 
@@ -274,6 +280,8 @@ impl LazyCleaning {
         let page = self.memory.page(position);
         self.memory.look_ahead(ANY, |coming| self.frames.prefetch(coming));
         let is_dirty = state & DIRTY != 0;
+        // A page whose frame is still there is unchanged, or the write would have dropped the
+        // frame. It needs no copy at all.
         if self.frames.find(page).is_none() {
             let is_admitted = self.flash_pages > 0
                 // Aggressive filling: below the threshold tau any page enters.
@@ -349,6 +357,8 @@ impl Policy for LazyCleaning {
         let surplus = survivors.len().saturating_sub(self.flash_pages as usize);
         for (index, survivor) in survivors.iter().enumerate() {
             let is_lazy = self.design == Design::LazyCleaning && index >= surplus;
+            // CW and DW know no dirty frames: a dirty survivor of another policy goes to disk, or a
+            // victim would lose it.
             if survivor.is_dirty && !is_lazy {
                 out.copy(survivor.page, Tier::FLASH, Tier::DISK);
             }

@@ -201,6 +201,8 @@ impl Tac {
             // saves, whether or not the page is cached now.
             self.warm(page);
             let slot = self.slots.find(page);
+            // A slot alone is no hit: logical invalidation leaves its old bytes there until the
+            // page is written again.
             let is_on_flash = slot.is_some_and(|slot| self.copies[slot as usize].is_valid);
             let found = if is_on_flash { Tier::FLASH } else { Tier::DISK };
             if is_on_flash {
@@ -212,6 +214,8 @@ impl Tac {
                 self.admit(page, slot, out);
             }
             out.serve(page, op, found, Tier::RAM);
+            // Deviation (4): an admission above stays counted. TAC pays for it on workloads that
+            // update.
             if is_write {
                 self.invalidate_copy(page, out);
             }
@@ -248,8 +252,12 @@ impl Tac {
         self.accesses += 1;
         if self.aging_interval > 0 && self.accesses.is_multiple_of(self.aging_interval) {
             for extent in &mut self.extents {
+                // Ageing as HAT, Section 2, describes it: all temperatures are halved, whether or
+                // not an extent was just accessed.
                 extent.temperature_ms *= 0.5;
             }
+            // Halving keeps the order of all temperatures, so the stamps are halved in place and
+            // nothing is sorted again.
             self.coldest.lower(|(Stamp(bits), admission)| {
                 (Stamp((f64::from_bits(bits) * 0.5).to_bits()), admission)
             });
@@ -259,6 +267,8 @@ impl Tac {
     /// Writes a page of memory to flash if it owns a slot, a slot is free, or its extent is warmer
     /// than the coldest on flash.
     fn admit(&mut self, page: PageId, slot: Option<u32>, out: &mut impl Sink) {
+        // A page that owns a slot needs no comparison: the slot is its own until a warmer extent
+        // takes it.
         let slot = match slot {
             Some(slot) => slot,
             None => {
@@ -317,6 +327,8 @@ impl Tac {
             list.last = NONE;
             self.extents_on_flash -= 1;
         }
+        // No write to disk: flash is written through, so the disk has every version that a slot
+        // holds.
         self.invalidate(victim, out);
         self.slots.leave(victim);
     }
@@ -334,6 +346,8 @@ impl Tac {
         self.memory.look_ahead(ANY, |coming| self.slots.prefetch(coming));
         let is_dirty = state & DIRTY != 0;
         out.copy_if(is_dirty, page, Tier::RAM, Tier::DISK);
+        // A clean page is not written again: its slot equals it, or stays invalid until the next read
+        // from disk, if a flush wrote the page to disk.
         let slot = self.slots.find_if(is_dirty, page);
         // Write-through: a dirty page that leaves goes to disk, and to flash only if it owns a
         // slot.
@@ -372,6 +386,8 @@ impl Policy for Tac {
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
         let surplus = survivors.len().saturating_sub(self.flash_pages as usize);
         for (index, survivor) in survivors.iter().enumerate() {
+            // TAC has no dirty flash pages: those that another policy left go to disk now, or their
+            // eviction would lose them.
             if survivor.is_dirty {
                 out.copy(survivor.page, Tier::FLASH, Tier::DISK);
             }
@@ -444,6 +460,7 @@ impl Policy for Tac {
 #[inline]
 fn coldness(extents: &[Extent], copies: &[FlashCopy], extent: u32) -> Option<Coldness> {
     let Extent { temperature_ms, first, .. } = extents[extent as usize];
+    // `NONE` is past the end of `copies`: an extent with no slots has no victim to offer.
     let oldest = copies.get(first as usize)?;
     Some((Stamp(temperature_ms.to_bits()), Stamp(oldest.admission)))
 }

@@ -256,8 +256,11 @@ impl TwoTier {
                 self.stale.remove(page);
             }
         } else {
+            // An algorithm that treats written pages apart has to see a dirty page as one.
             let op = if self.dirty.contains(page) { Op::Write } else { Op::Read };
             let is_taken =
+                // Deviation 3: under an inclusive flash this page was refused when it came, and is
+                // not offered again.
                 self.inclusion != Inclusion::Inclusive && self.offer(page, op, Tier::RAM, out);
             if !is_taken && op == Op::Write {
                 out.copy(page, Tier::RAM, Tier::DISK);
@@ -271,6 +274,7 @@ impl TwoTier {
     fn write_around(&mut self, page: PageId, out: &mut Actions) {
         let is_in_memory = self.memory.contains(page);
         let is_on_flash = self.is_on_flash(page);
+        // No copy is dirty here: with writes around, no write reaches a cached one.
         let found = match (is_in_memory, is_on_flash) {
             (true, _) => Tier::RAM,
             (false, true) => Tier::FLASH,
@@ -321,6 +325,8 @@ impl Policy for TwoTier {
             return self.write_around(page, out);
         }
         let is_on_flash = self.is_on_flash(page);
+        // Deviation 2: an inclusive flash sees memory's hits too, or the pages in use would age on
+        // it.
         let is_told = self.inclusion == Inclusion::Inclusive || !self.memory.contains(page);
         if let Some(flash) = self.flash.as_mut().filter(|_| is_on_flash && is_told) {
             flash.refer(page, op);
@@ -335,6 +341,8 @@ impl Policy for TwoTier {
             }
             Outcome::Refused => self.pass(access, found, out),
             Outcome::Admitted { evicted } => {
+                // The page moves up before the victim leaves: the place that it had on an exclusive
+                // flash is free for the victim.
                 self.promote(access, found, out);
                 if let Some(victim) = evicted {
                     self.left_memory(victim, out);

@@ -154,6 +154,7 @@ impl Server {
     fn hold(&mut self, top: Tier, page: PageId) {
         let is_full = self.orders.len(top) > self.hierarchy.capacity(top);
         if is_full && !self.orders.holds(top, page) {
+            // The oldest is forgotten, not demoted: nobody handed its bytes over.
             let _: Option<PageId> = self.orders.take_oldest(top);
         }
         self.orders.make_newest(top, page);
@@ -171,6 +172,8 @@ impl Server {
         let top = self.hierarchy.top(client);
         self.leave(top, page);
         if self.mode == Mode::Remove {
+            // Deviation (5): the last client that has the page demotes it, so that tiers stay
+            // exclusive.
             if self.orders.find(self.hierarchy.other_tops(top), page).is_some() {
                 return;
             }

@@ -92,6 +92,7 @@ impl Moves {
     /// Adds a move to those of a page.
     fn record(&mut self, number: u32, step: Move) {
         let moves = &mut self.of_page[number as usize];
+        // All K moves fit one word, the oldest falls out at the top: no queue per page.
         *moves = (*moves << MOVE_BITS | u32::from(step as u8)) & self.mask;
     }
 
@@ -113,6 +114,8 @@ impl Moves {
     fn replace(&mut self, number: u32, moves: u32) {
         let is_move = |place: &u32| matches!(moves >> (place * MOVE_BITS) & 3, 1 | 2);
         let places = (0..u32::BITS / MOVE_BITS).take_while(is_move).count() as u64;
+        // A move of 0 would end the sum early, so bits that another host made up behind it must not
+        // stay.
         let known = (1_u64 << (u64::from(MOVE_BITS) * places)) - 1;
         let known = u32::try_from(known).expect("32 bits at most");
         self.of_page[number as usize] = moves & known & self.mask;

@@ -130,6 +130,8 @@ impl Adaptation {
     pub(super) fn adapt(&mut self, now: u64, lives: [u64; 2], capacity_pages: u32) {
         let [higher, own] = lives;
         let since = now - self.looked_at;
+        // The paper's conditions: a tier whose pages do not yet span half of its size says nothing
+        // of its life, and 5 % of the life must have passed.
         let is_due = 2 * own > u64::from(capacity_pages) && since as f64 > PERIOD * own as f64;
         if !self.is_adaptive || !is_due {
             return;
@@ -138,6 +140,7 @@ impl Adaptation {
         self.looked_at = now;
         let acts = self.acts_next;
         self.acts_next = !acts;
+        // Every second look acts: the look between shows what the last step did.
         if !acts {
             return;
         }
@@ -145,6 +148,8 @@ impl Adaptation {
         let ratio = if total > 0.0 { higher as f64 / total } else { GOAL };
         let [gap, last_gap] = [ratio, self.ratio].map(|ratio| (ratio - GOAL).abs());
         self.ratio = ratio;
+        // The gap closes by itself after a step, since lives change slowly; another step would
+        // overshoot.
         if last_gap - gap <= CLOSED * last_gap {
             self.step(ratio);
         }
@@ -153,7 +158,10 @@ impl Adaptation {
     /// Raise the probability if the tier above lives longer, lower it if shorter.
     fn step(&mut self, ratio: f64) {
         let probability = self.probability;
+        // The factors shrink the step near 0 and 1, so the probability never leaves [0, 1] by
+        // itself.
         let step = probability * (1.0 - probability) * (2.0 * ratio - 1.0);
+        // Above its share of the pages the upper tiers would take more than they hold.
         self.probability = (probability + step).min(self.ceiling);
     }
 

@@ -140,6 +140,8 @@ impl Ulc {
             self.make_room(below, out);
             out.copy(self.numbers.page(yardstick), cache, below);
         }
+        // It keeps its time of last use, so it takes its place in the order of the tier below:
+        // DEMOTE moves bytes, not the stack.
         self.tiers[below.index()].set(yardstick, used_at);
         self.tier_of[yardstick as usize] = below;
         out.drop_copy(self.numbers.page(yardstick), cache);
@@ -172,6 +174,8 @@ impl Policy for Ulc {
         let page = self.enter(access.page);
         self.now += 1;
         let (found, target) = (self.tier_of[page as usize], self.target(page));
+        // Before any yardstick moves: the page's worth is judged by the stack as it was when the
+        // access came.
         self.hierarchy.serve(access, found, target, out);
         self.tiers[found.index()].remove(page);
         if target != found {

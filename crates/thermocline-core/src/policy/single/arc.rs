@@ -120,6 +120,8 @@ impl Arc {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs a part of the work")]
     fn replace(&mut self, is_frequent_ghost: bool) -> Option<PageId> {
+        // The condition of case IV.B, that the directory holds c pages or more, is this one as long
+        // as no page was taken out; after that a cache with ghosts may have room.
         if !self.is_full() {
             return None;
         }

@@ -185,6 +185,7 @@ impl Replacement for Cacheus {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.time += 1;
+        // Section 4.1: the learning rate is updated once per N requests, N being the cache's size.
         if self.time.is_multiple_of(u64::from(self.capacity_pages)) {
             let weights = &mut self.weights;
             self.rate.update(self.capacity_pages, || weights.unit());
@@ -273,6 +274,8 @@ impl Cacheus {
             self.reused_target_pages = self.reused_target_pages.saturating_add(step).min(most);
         }
         self.take(page);
+        // A page moves up before another is demoted only if R has room, so R never exceeds its
+        // target.
         if self.len[R] >= self.reused_target_pages {
             self.demote();
         }
@@ -290,12 +293,16 @@ impl Cacheus {
         if expert == Expert::Recency && state & NEW != 0 {
             // SR was too short for it.
             let step = ratio(self.demoted_pages, self.new_pages);
+            // R keeps a page, or no hit in SR could ever reach it; deviation (8) is the cache of
+            // one page.
             let least = 1.min(self.capacity_pages - 1);
             self.reused_target_pages = self.reused_target_pages.saturating_sub(step).max(least);
         }
         // The expert that evicted this page was wrong.
         self.weights.regret(expert, self.rate.rate);
         let evicted = self.make_room();
+        // A page of a history was referenced before: it belongs to R, without the mark of a new
+        // page.
         self.put(page, REUSED, R);
         self.frequencies.admit(page, references, self.time);
         self.shorten_reused();
@@ -325,6 +332,8 @@ impl Cacheus {
         if self.len[R] + self.len[SR] < self.capacity_pages {
             return None;
         }
+        // SR is never empty in a full cache, since R is shortened below its target, which leaves SR
+        // a page.
         let (position, _) = self.log.oldest(SR).expect("a full cache has a page in SR");
         let oldest = self.log.page(position);
         let least = self.frequencies.least();

@@ -75,6 +75,7 @@ impl Replacement for Car {
             && state & (RECENT | FREQUENT) != 0
         {
             if state & REFERENCED == 0 {
+                // Figure 2, lines 1 and 2: a hit sets the bit and moves nothing.
                 self.log.set_state(position, state | REFERENCED);
             }
             return Outcome::Hit;
@@ -130,6 +131,7 @@ impl Car {
     /// Brings in a page that is a ghost in this state, or unknown.
     fn admit(&mut self, page: PageId, ghost: Option<u8>) -> Outcome {
         let mut evicted = None;
+        // Figure 2, line 4: only a full cache replaces.
         if self.len[T1] + self.len[T2] == self.capacity_pages {
             evicted = Some(self.replace());
         }
@@ -148,6 +150,8 @@ impl Car {
             Some(state) => {
                 if state == RECENT_GHOST {
                     let most = f64::from(self.capacity_pages);
+                    // Before the ghost leaves its list: the ratio counts it, so no list is empty
+                    // where it divides.
                     self.target_pages = (self.target_pages + ratio(B2, B1)).min(most);
                     self.len[B1] -= 1;
                 } else {
@@ -176,6 +180,8 @@ impl Car {
                 self.len[ghosts] += 1;
                 return page;
             }
+            // A page that was referenced in T1 goes to T2, one in T2 gets another round; both lose
+            // the bit.
             self.log.touch(page, FREQUENT);
             self.len[T2] += 1;
         }

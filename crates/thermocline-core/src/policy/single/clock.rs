@@ -71,6 +71,7 @@ impl Replacement for Clock {
             self.hand = self.frames.following(self.hand);
         }
         let evicted = self.frames.put(self.hand, page);
+        // The new page stands just behind the hand, so it has a whole round to be hit.
         self.hand = self.frames.following(self.hand);
         self.frames.prefetch_page_of(self.hand);
         Outcome::Admitted { evicted }

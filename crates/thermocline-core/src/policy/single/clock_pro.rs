@@ -98,6 +98,8 @@ impl Registered for ClockPro {
             ghosts_max,
             cold_target_pages: cold_min_pages,
             cold_min_pages,
+            // Hot pages keep at least as many places as cold ones must have. The second term is for
+            // a cache of one page.
             cold_max_pages: (capacity_pages - cold_min_pages).max(cold_min_pages),
         }
     }
@@ -128,6 +130,7 @@ impl Replacement for ClockPro {
         self.hot_pages -= u32::from(state & HOT != 0);
         self.cold_pages -= u32::from(state & COLD != 0);
         self.ghost_pages -= u32::from(state & GHOST != 0);
+        // The page may have been the oldest hot one: the hot hand moves on without being run.
         self.end_tests_behind_hot_hand();
     }
 
@@ -241,6 +244,8 @@ impl ClockPro {
     /// Moves a page that was referenced on its test to the head of the list: hot, if there are
     /// colder hot pages. The caller counts it out of its former kind.
     fn turn_hot(&mut self, page: PageId) {
+        // Before the hot hand runs: the target that this reference raises decides how many pages it
+        // demotes.
         self.adapt(true);
         let is_hot = loop {
             // There is room for another hot page once the hot hand has demoted enough of them.
@@ -301,6 +306,8 @@ impl ClockPro {
 
     /// Ends a test. A ghost leaves the list.
     fn end_test(&mut self, position: Position, state: u8) {
+        // A test ends for a ghost and for a resident page alike; the latter may have been
+        // referenced since the cold hand last saw it.
         self.adapt(state & REFERENCED != 0);
         self.ghost_pages -= u32::from(state == GHOST);
         self.list.set_state(position, if state == GHOST { 0 } else { state & !ON_TEST });

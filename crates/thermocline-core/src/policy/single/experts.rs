@@ -105,6 +105,7 @@ impl Ties {
         let stamp = match self {
             Self::LowestAddress => geometry.page_number(page),
             Self::OldestFirst => known.time,
+            // The complement turns the order of times round, so one key serves both.
             Self::NewestFirst => !known.time,
         };
         Rank { count: known.references, stamp: Stamp(stamp) }
@@ -198,6 +199,8 @@ impl Frequencies {
     #[inline]
     pub(super) fn refer(&mut self, page: PageId, time: u64) {
         let known = self.known_mut(page);
+        // The heap is not told: counts only grow, so its key is a lower bound that is corrected
+        // when the page comes up.
         known.references = known.references.saturating_add(1);
         known.time = time;
     }
@@ -368,6 +371,8 @@ impl Frequencies {
                     numbers.find(PageId(*id)).is_some_and(|number| stays(number, None))
                 });
                 entries.sort_unstable();
+                // A page that left and came back has two entries of the same key; the sort above
+                // puts them side by side.
                 entries.dedup_by_key(|entry| entry.0.id);
                 *pages = entries.into();
             }

@@ -128,6 +128,8 @@ impl Replacement for Hyperbolic {
             *references = references.saturating_add(1);
             return Outcome::Hit;
         }
+        // A new page starts with the best priority, one reference in no time, so that it is not
+        // evicted before it could be hit.
         let record = Record { entered_at: self.now, references: 1 };
         let held = self.held_pages();
         if held < self.frames.count() {

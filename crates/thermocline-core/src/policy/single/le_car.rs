@@ -106,6 +106,8 @@ impl Registered for LeCaR {
             history_pages: [0; 2],
             history_capacity_pages,
             learning_rate: values.real("learning_rate"),
+            // The paper's d = 0.005^(1/N), kept as a logarithm: one exponential per regret instead
+            // of a power.
             log_discount: libm::log(values.real("discount")) / f64::from(capacity_pages),
             time: 0,
         }
@@ -184,6 +186,8 @@ impl LeCaR {
             self.weights.regret(expert, self.learning_rate * discount);
             // The history keeps a page's frequency, so LFU knows it again.
             references = known.references.saturating_add(1);
+            // Before the eviction below: a page of a history counts in its length until it is taken
+            // out.
             self.forget(page);
         }
         let is_full = self.frequencies.len() == self.capacity_pages as usize;
@@ -198,6 +202,8 @@ impl LeCaR {
         let (position, _) = self.log.oldest(CACHE).expect("a full cache has a page");
         let oldest = self.log.page(position);
         let least = self.frequencies.least();
+        // Drawn before the comparison, also where both agree, so that the sequence of draws depends
+        // on evictions only.
         let expert = self.weights.draw();
         // If both experts would evict the page, neither is to blame, and no history notes it.
         if oldest == least {

@@ -123,6 +123,8 @@ impl Lfu {
         let record = core::mem::replace(&mut self.records[number as usize], UNUSED);
         self.held_pages -= 1;
         if self.is_aging {
+            // LFU-DA: the cache's age is the key of its last victim, so new pages start level with
+            // what it evicts.
             self.age = record.key;
         }
         victim
@@ -174,8 +176,12 @@ impl Replacement for Lfu {
         let number = self.numbers.enter(page, |number, _| records[number as usize].references > 0);
         let record = &mut self.records[number as usize];
         record.references = references.saturating_add(1);
+        // Only at a reference: a page that is not referenced keeps its key while the age grows past
+        // it.
         record.key = self.age.saturating_add(record.references);
         record.used_at = self.now;
+        // Only the second reference moves the page out of the log; later ones raise a key that the
+        // heap corrects when it looks.
         if references == 1 {
             let position = self.once.find(page).expect("a page with one reference is in the log");
             self.once.remove(ALL, position);

@@ -226,6 +226,7 @@ impl Lirs {
         self.lir_pages += 1;
         if self.lir_pages > self.lir_capacity_pages {
             let (bottom, _) = self.log.oldest(LOW).expect("there is a LIR page");
+            // `touch` makes it the newest of the log, which is the end of the queue.
             self.log.touch(self.log.page(bottom), QUEUED_HIR);
             self.stacked_pages -= 1;
             // The bottom LIR page has the greatest recency of all LIR pages: it becomes HIR and

@@ -108,6 +108,7 @@ impl Replacement for Lrfu {
             known.last = self.time;
             return Outcome::Hit;
         }
+        // Deviation (4): nothing is kept of a page that left, so it comes back with one reference.
         let evicted = (self.held_pages == self.capacity_pages).then(|| self.evict());
         self.admit(page, log_weight);
         Outcome::Admitted { evicted }

@@ -238,6 +238,8 @@ impl Lru2 {
             history.second = history.last;
             history.first = self.now;
         }
+        // LAST moves with every reference, correlated or not: it says when the correlated period
+        // ends.
         history.last = self.now;
     }
 
@@ -259,6 +261,8 @@ impl Lru2 {
 impl Registered for Lru2 {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let correlated = values.integer("correlated");
+        // Without correlated periods nothing waits, so the order by last reference would only cost
+        // memory.
         let ordered = if correlated > 0 { ids } else { Ids { pages: 0, ..ids } };
         let numbers = Numbers::growing(ids);
         Self {
@@ -289,6 +293,8 @@ impl Replacement for Lru2 {
         }
         if self.correlated > 0 {
             let state = self.order.state(page);
+            // A page that waits stays so: the reference that just came extends its correlated
+            // period.
             self.order.touch(page, if state == 0 { CANDIDATE } else { state });
         }
         outcome

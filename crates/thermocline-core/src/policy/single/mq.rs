@@ -146,6 +146,7 @@ impl Mq {
 
     fn enter(&mut self, queue: u32, number: u32) {
         self.orders.push_front(queue, number);
+        // The life time of now: what is in a queue already keeps the one that it entered with.
         self.expires_at[number as usize] = self.now.saturating_add(self.life_time());
     }
 
@@ -172,6 +173,8 @@ impl Mq {
         }
         let class = class_of(distance);
         self.distances[class] += 1;
+        // Strictly: of equally full classes the first keeps the peak, so the life time does not
+        // waver.
         if self.distances[class] > self.distances[self.peak] {
             self.peak = class;
         }
@@ -215,6 +218,8 @@ impl Replacement for Mq {
         let outcome = if self.contains(page) {
             Outcome::Hit
         } else {
+            // Deviation (2): before the page's own history is taken up, so that the victim's may
+            // push it out.
             Outcome::Admitted { evicted: self.make_room() }
         };
         let orders = &self.orders;
@@ -230,6 +235,7 @@ impl Replacement for Mq {
         let queue = frequency.ilog2().min(self.queues - 1);
         self.used_at[number as usize] = self.now;
         self.enter(queue, number);
+        // After the use, as in the paper's listing, where `Adjust` is the last step of an access.
         self.sink();
         outcome
     }

@@ -67,8 +67,11 @@ impl Opt {
             let Some(dead) = self.dead.pop() else {
                 let farthest = self.farthest;
                 self.forget_coming(farthest);
+                // The trace says whose access that is: nothing is kept that leads from accesses to
+                // pages.
                 break self.foresight.page(farthest);
             };
+            // A page that was forgotten meanwhile is still on the stack.
             if self.next_of[dead as usize] == NEVER {
                 break PageId(dead);
             }

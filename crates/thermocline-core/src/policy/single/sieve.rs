@@ -51,6 +51,8 @@ impl Sieve {
             }
         };
         let page = self.pages.page(victim);
+        // Algorithm 1 goes on from the victim's place. The page is noted and not its position,
+        // since a push may move entries.
         self.hand = self.pages.newer(ALL, victim).map(|newer| self.pages.page(newer));
         self.pages.remove(ALL, victim);
         page

@@ -85,6 +85,8 @@ impl Slru {
             if self.segments.len(segment) <= self.upper_pages {
                 break;
             }
+            // To the newest end of the lower segment: the page was referenced more often than what
+            // waits there.
             let moved = self.segments.shift(segment, segment - 1, PRESENT);
             debug_assert!(moved.is_some(), "a long segment has a page");
         }

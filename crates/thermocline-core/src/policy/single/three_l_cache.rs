@@ -235,6 +235,8 @@ impl ThreeLCache {
         let distance = age(self.now, &record);
         if record.marked_age != UNMARKED {
             let is_sample = self.learner.chooses(&mut self.draws);
+            // The features are those at the mark, and the label is the time from there to this
+            // reference.
             self.learner.add(is_sample, &record, distance.saturating_sub(record.marked_age));
         }
         self.unpredict(frame);
@@ -303,10 +305,12 @@ impl ThreeLCache {
     fn victim(&mut self) -> u32 {
         let oldest = self.lists.front(CACHED).expect("the cache is full");
         if self.evictions_left == 0 || self.predicted_pages == 0 {
+            // Deviation 3: training waits until predictions are needed.
             if self.learner.samples.len() >= self.learner.batch {
                 self.train();
             }
             if self.learner.model.is_none() {
+                // LRU, until there is a model.
                 return oldest;
             }
             self.evictions_left = (self.find_candidates() / CANDIDATES_PER_EVICTION).max(1);
@@ -324,6 +328,7 @@ impl ThreeLCache {
     /// Makes a new model, and looks whether the window is large enough.
     fn train(&mut self) {
         self.learner.train(self.now);
+        // Times that two models predict do not compare.
         self.clear_predictions();
         if self.window.grows() {
             self.enlarge();
@@ -338,6 +343,7 @@ impl ThreeLCache {
         if self.newcomers.are_few(self.lists.len(CACHED)) || found.is_empty() {
             self.walk(&mut found);
         }
+        // Deviation 6: the pointer may pass a page that is a newcomer as well.
         found.sort_unstable();
         found.dedup();
         for &frame in &found {

@@ -78,6 +78,7 @@ impl<V: Variant> ThreeQueues<V> {
     /// Evicts a page of a full cache.
     #[inline]
     fn evict(&mut self) -> PageId {
+        // A page that is taken out later must not start the filling of M again.
         self.fills_main = false;
         // S gives up a page once it has its share, else M does.
         if self.queues.len(SMALL) >= self.small_pages
@@ -174,6 +175,7 @@ impl<V: Variant> Replacement for ThreeQueues<V> {
             self.queues.remove(GHOSTS, position);
             // A page that returns while it is a ghost left S too early.
             if state / ONE >= self.return_at {
+                // Algorithm 1, INSERT: a hit in G goes to M at once.
                 target = MAIN;
             }
         }

@@ -111,6 +111,8 @@ impl Replacement for TwoQ {
             }
             // A page in A1out was referenced again after its correlated references ended, so it
             // goes to Am.
+            // Deviation (1): before room is made, or a full A1out would forget another page for the
+            // victim.
             self.queues.remove(GHOSTS, position);
             target = HOT;
         }

@@ -198,6 +198,8 @@ impl WTinyLfu {
     #[inline]
     fn is_admitted(&mut self, candidate: PageId, victim: PageId) -> bool {
         let count = self.histogram.estimate(candidate);
+        // A tie keeps the victim: pages of a scan all have the same count, and would replace each
+        // other.
         if count > self.histogram.estimate(victim) {
             return true;
         }

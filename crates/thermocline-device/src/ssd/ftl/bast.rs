@@ -55,6 +55,7 @@ impl Bast {
     ) -> Result<(), Exhausted> {
         let (logical_block, within) = split(nand, logical);
         let log = self.log_of[logical_block as usize];
+        // Merging first may make room in the data block, so the question below is asked again.
         if !self.suits_data(nand, logical_block, within) && log != NONE && nand.is_full(log) {
             self.merge(nand, logical_block, work)?;
         }
@@ -73,6 +74,8 @@ impl Bast {
     /// Return `true` if the page can be programmed at its place in the data block.
     fn suits_data(&self, nand: &Nand, logical_block: u32, within: u32) -> bool {
         let data = self.data_of[logical_block as usize];
+        // Pages of a block are programmed in ascending order only, so a place that was passed takes
+        // no page any more.
         data == NONE || within >= nand.block(data).written
     }
 
@@ -101,6 +104,7 @@ impl Bast {
         if self.log_of[logical_block as usize] == NONE {
             let plane = plane_of(nand, logical_block);
             if self.logged[plane as usize].len() == self.logs_most {
+                // Deviation (3): the paper does not say which log block gives way.
                 let oldest = self.logged[plane as usize][0];
                 self.merge(nand, oldest, work)?;
             }
@@ -123,6 +127,8 @@ impl Bast {
             (self.data_of[logical_block as usize], self.log_of[logical_block as usize]);
         let first_logical = logical_block * nand.pages_per_block();
         let first_page = nand.first_page(log);
+        // Valid and in its own place, each page of it: then the log block itself can be the data
+        // block, and only the rest is copied.
         let is_in_order = (0..nand.block(log).written)
             .all(|within| nand.page_of(first_logical + within) == first_page + within);
         let target = if is_in_order {
@@ -134,6 +140,8 @@ impl Bast {
             self.tally.full_merges += 1;
             nand.open(plane, Wanted::Next).ok_or(Exhausted)?
         };
+        // The map names the newest copy, in the log or in the data block, so one loop serves
+        // partial and full merges.
         for within in nand.block(target).written..nand.pages_per_block() {
             let page = nand.page_of(first_logical + within);
             if page != NONE {
@@ -142,6 +150,7 @@ impl Bast {
                 self.tally.gc_copies += 1;
             }
         }
+        // Only now: until every valid page is copied, both blocks hold data.
         for old in [data, log] {
             if old != target {
                 nand.erase(old);

@@ -54,6 +54,7 @@ impl BlockMap {
         let block = self.block_of[logical_block as usize];
         if let Some(moving) = self.moves[plane as usize] {
             let next = nand.block(moving.target).written;
+            // Writing on in order costs no copies: the move is finished by the host itself.
             if moving.logical_block == logical_block && within >= next {
                 copy_up_to(nand, moving, within, &mut self.tally, work);
                 self.place(nand, moving.target, logical, within, work);
@@ -77,6 +78,8 @@ impl BlockMap {
             return Ok(());
         }
         let moving = Move { logical_block, target };
+        // The old block stays mapped until the move ends, as it holds the pages that are not yet
+        // copied.
         self.moves[plane as usize] = Some(moving);
         copy_up_to(nand, moving, within, &mut self.tally, work);
         self.place(nand, target, logical, within, work);
@@ -110,6 +113,8 @@ impl BlockMap {
         copy_up_to(nand, moving, nand.pages_per_block(), &mut self.tally, work);
         let entry = &mut self.block_of[moving.logical_block as usize];
         let old = std::mem::replace(entry, moving.target);
+        // After the last copy: an earlier erase would lose the pages behind the one that was
+        // written.
         nand.erase(old);
         work.erase(plane, Cause::Gc);
         self.tally.full_merges += 1;

@@ -145,6 +145,7 @@ pub(crate) fn relocate(
 ) {
     let source = nand.geometry().block_of_page(page);
     let plane = nand.geometry().plane_of_block(source);
+    // Programming the copy makes the source invalid, so a page is never lost and never valid twice.
     let moved = nand.program(target, nand.logical_of(page));
     let (source_first, target_first) = (nand.first_page(source), nand.first_page(target));
     work.copy(plane, page - source_first, moved - target_first, cause);

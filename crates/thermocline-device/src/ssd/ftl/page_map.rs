@@ -109,6 +109,7 @@ impl PageMap {
         let planes = nand.geometry().planes;
         let tries = match self.allocation {
             Allocation::Dynamic => planes,
+            // The plane follows from the page number, so a full plane cannot pass the write on.
             Allocation::Static => 1,
         };
         for _ in 0..tries {
@@ -117,6 +118,8 @@ impl PageMap {
                 Allocation::Static => logical % planes,
             };
             let plane = nand.geometry().order[turn as usize];
+            // Deviation (2): a plane with nothing to collect is passed over; otherwise the turn
+            // would wait for it for ever.
             let is_full = nand.plane(plane).valid >= self.most_valid(nand, plane)
                 && !self.has_begun(nand, plane, stream);
             let block = if is_full { None } else { self.room(nand, plane, stream, work) };
@@ -124,14 +127,20 @@ impl PageMap {
                 self.turn(stream, planes);
                 continue;
             };
+            // The map changes now and the time is charged through `work`: collection below must
+            // already see the old copy as invalid.
             let page = nand.program(block, logical);
             let within = page - nand.first_page(block);
             work.program(plane, page, within);
             self.tally.host_programs += 1;
+            // A stream keeps its turn until the physical page is full, since the cells are
+            // programmed once for all of its pages.
             if (within + 1).is_multiple_of(self.pages_per_program) {
                 self.turn(stream, planes);
             }
             self.close_if_full(nand, plane, stream);
+            // After the write, which does not wait for this collection; later operations of the
+            // plane do.
             self.collect_below_threshold(nand, plane, work);
             return Ok(());
         }
@@ -151,6 +160,8 @@ impl PageMap {
         if end == written {
             return;
         }
+        // NAND cannot program the rest of a physical page later: what is skipped stays empty until
+        // the erase.
         nand.skip_to(block, end);
         work.program(plane, nand.first_page(block) + end - 1, end - 1);
         self.tally.host_programs += u64::from(end - written);
@@ -193,6 +204,8 @@ impl PageMap {
     /// Return the number of valid pages at which a plane takes no more: outside the reserve, at least one
     /// page is then still invalid.
     fn most_valid(&self, nand: &Nand, plane: u32) -> u32 {
+        // Retired blocks shrink what a plane can take, so a worn drive ends in an error and not in
+        // an endless collection.
         let blocks = nand.plane(plane).usable.saturating_sub(self.reserved_blocks);
         (blocks * nand.pages_per_block()).saturating_sub(1)
     }
@@ -207,6 +220,8 @@ impl PageMap {
     ) -> Option<u32> {
         // Copies may share the stream's block, and open one meanwhile.
         while self.open[self.at(plane, stream)] == NONE
+            // The last free blocks are kept for copies: collection itself must open a block before
+            // it can erase one.
             && nand.plane(plane).free_blocks() <= self.free_blocks_least
         {
             // In the end this frees a page, since there is an invalid one.
@@ -254,6 +269,7 @@ impl PageMap {
         if !is_worth || !self.move_pages(nand, victim, stream, Cause::Gc, work) {
             return false;
         }
+        // Only an erase changes the wear, so this is often enough.
         self.level_wear(nand, plane, work);
         true
     }
@@ -274,11 +290,16 @@ impl PageMap {
         let pages_per_block = nand.pages_per_block();
         let left = if open == NONE { 0 } else { pages_per_block - nand.block(open).written };
         let valid = nand.block(source).valid;
+        // Checked before the first copy: a block that is half moved could be neither erased nor
+        // collected.
         if valid > left && nand.plane(plane).free_blocks() == 0 {
             return false;
         }
+        // Cold data go to the most worn free block, which then rests; anything else would be
+        // rewritten soon.
         let wanted = if cause == Cause::Wear { Wanted::MostWorn } else { Wanted::Next };
         let mut moving = std::mem::take(&mut self.moving);
+        // Taken out of the victims' order first, or each copy would move it from bucket to bucket.
         nand.reopen(source);
         nand.valid_pages(source, &mut moving);
         for &page in &moving {
@@ -307,6 +328,8 @@ impl PageMap {
         let threshold = self.static_wear_threshold;
         let most = nand.plane(plane).most_erases;
         if threshold == 0
+            // No block can be `threshold` erases behind before one has as many: the scan over the
+            // plane is left out.
             || most <= threshold
             || nand.plane(plane).free_blocks() <= self.free_blocks_least
         {
@@ -315,6 +338,8 @@ impl PageMap {
         let per_plane = nand.geometry().blocks_per_plane;
         let coldest = (plane * per_plane..(plane + 1) * per_plane)
             .filter(|&block| nand.block(block).state == State::Closed)
+            // Of equally worn blocks the one that was closed first: its data have not changed for
+            // longest, so they are the coldest.
             .min_by_key(|&block| (nand.block(block).erases, nand.block(block).closed_at));
         if let Some(coldest) = coldest.filter(|&block| nand.block(block).erases < most - threshold)
         {

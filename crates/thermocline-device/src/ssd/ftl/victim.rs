@@ -31,6 +31,8 @@ impl Chooser {
             Victim::DChoices => config.gc_choices,
             Victim::Greedy | Victim::CostBenefit | Victim::Fifo | Victim::Random => 1,
         };
+        // The complement: draws of victims must not follow those of the factory's bad blocks, which
+        // start from the seed itself.
         Self { victim: config.gc_victim, choices, random: SplitMix64::new(!config.seed) }
     }
 
@@ -57,6 +59,8 @@ impl Chooser {
         let per_plane = nand.geometry().blocks_per_plane;
         let mut drawn = 0;
         let mut best: Option<u32> = None;
+        // Bounded: in a plane with hardly a closed block, drawing until d are found might take for
+        // ever.
         for _ in 0..self.choices.saturating_mul(DRAWS_MOST) {
             let block = plane * per_plane + self.random.below(per_plane);
             if nand.block(block).state != State::Closed {
@@ -78,7 +82,10 @@ impl Chooser {
 fn cost_benefit(nand: &Nand, block: &Block) -> f64 {
     let pages = f64::from(nand.pages_per_block());
     let used = f64::from(block.valid) / pages;
+    // Plus 1: a block closed by the last program has age 0, which would make its cost infinite.
     let age = (nand.programs - block.closed_at) as f64 + 1.0;
+    // Rosenblum and Ousterhout maximise benefit / cost = (1 - u) age / 2u; without the constant,
+    // the least inverse is the same block. A full block has an infinite one.
     used / ((1.0 - used) * age)
 }
 

@@ -128,6 +128,8 @@ impl Work for Charge<'_> {
         let shift = service.program_shift;
         let (source, target) = (source_within >> shift, target_within >> shift);
         let target_level = level(target, &service.times.programs);
+        // A copyback stays inside the plane, so it takes the place of a read, a program and both
+        // transfers.
         if service.copyback {
             let copyback = Operation {
                 owner: NONE,
@@ -139,6 +141,7 @@ impl Work for Charge<'_> {
             self.service.push(plane, copyback, false);
             return;
         }
+        // Pages of one physical page are read together: their cells are sensed at once.
         if self.copying.is_none_or(|copying| (copying.plane, copying.source) != (plane, source)) {
             self.finish_copying();
             self.copying = Some(Copying { plane, source, pages: 0, program_level: None });
@@ -161,6 +164,7 @@ impl Work for Charge<'_> {
                 kind: Kind::Erase,
                 ..Operation::default()
             };
+            // A reclaim unit is several blocks, and each takes its own erase.
             for _ in 0..self.service.unit_blocks {
                 self.service.push(plane, erase, false);
             }

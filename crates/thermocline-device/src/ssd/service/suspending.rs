@@ -79,9 +79,12 @@ impl Service {
         }
         let Some(stops_ns) = latencies.of(cells.operations[0].kind) else { return };
         let left_ns = unit.cells_end_ns.saturating_sub(now_ns);
+        // To stop would take as long as to finish: the read is not done sooner.
         if left_ns <= stops_ns {
             return;
         }
+        // A read that has entered is what the cells stop for, so it stays; anything else would be
+        // in its way.
         let aside = if has_read { Stage::default() } else { std::mem::take(entering) };
         let cells = std::mem::take(cells);
         unit.suspended = Some(Box::new(Suspended { entering: aside, cells, left_ns }));
@@ -103,6 +106,7 @@ impl Service {
         let Suspended { entering, cells, left_ns } = *suspended;
         unit.stages[ENTERING] = entering;
         unit.stages[CELLS] = cells;
+        // Deviation (3): no part of the operation is repeated.
         unit.cells_end_ns = now_ns.saturating_add(left_ns);
         let at_ns = unit.cells_end_ns;
         self.schedule(at_ns, code(index, CELLS));

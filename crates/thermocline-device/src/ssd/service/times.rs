@@ -43,6 +43,7 @@ impl Times {
             match operation.kind {
                 Kind::Read => read,
                 Kind::Program => program,
+                // tR and tPROG in one: the cells are busy with both, and the bus with neither.
                 Kind::Copyback => read + program,
                 Kind::Erase => self.erase,
             }

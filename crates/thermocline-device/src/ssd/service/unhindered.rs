@@ -45,6 +45,8 @@ impl Service {
             let is_alone =
                 self.touched[..place].iter().all(|&other| channel_of(other) != channel_of(index));
             let unit = &self.units[index as usize];
+            // Two units on one channel would meet at its bus, and two operations of a unit wait for
+            // each other.
             if unit.waiting != 1 || unit.busy_since_ns.is_some() || !is_alone {
                 return None;
             }
@@ -73,6 +75,7 @@ impl Service {
             }
         }
         self.touched.clear();
+        // By the time of the answer, as events would have come.
         passed.sort_unstable();
         Some(last_ns)
     }

@@ -220,6 +220,7 @@ impl Hwb {
             sigma: Sigma::of(values),
             period,
             now: 0,
+            // Section III-C: equal regions at first. The remainder goes to the cold region.
             sizes: [frames.capacity() - 2 * third, third, third],
             cold_pages: 0,
             moves: [0; MOVES.len()],
@@ -299,6 +300,7 @@ impl Hwb {
     /// that has no room any more.
     fn enter(&mut self, region: Region, page: u32) -> Option<u32> {
         let list = list_of(region);
+        // Deviation (6): a region with room displaces nobody.
         let is_full = self.pages.len(list) >= self.sizes[region as usize];
         let displaced = if is_full { self.pages.back(list) } else { None };
         if let Some(displaced) = displaced {
@@ -393,6 +395,7 @@ impl Hwb {
                 let terms = self.terms(page.0);
                 self.sigma.evicted(terms);
             }
+            // Only here does a page reach the NAND, with its block (deviation 5).
             self.frames.evict(page, out);
             self.pages.remove(page.0);
             self.pages.push_front(GHOSTS, page.0);

@@ -63,6 +63,7 @@ impl Sigma {
 
     /// Return the temperature (Eq. 1).
     pub(super) fn weigh(&self, frequency: f64, distance: f64) -> f64 {
+        // HWB, Section III-B, Eq. 1.
         self.value * frequency + (1.0 - self.value) * distance
     }
 
@@ -80,6 +81,8 @@ impl Sigma {
     pub(super) fn adjust(&mut self) {
         let (rewritten, evicted) =
             (core::mem::take(&mut self.rewritten), core::mem::take(&mut self.evicted));
+        // Without one of the two groups nothing tells which term separates them. The sums start
+        // again, so that a period never judges by an older one.
         if rewritten.pages == 0 || evicted.pages == 0 {
             return;
         }
@@ -88,6 +91,8 @@ impl Sigma {
             let (high, low) = (rewritten.mean(term), evicted.mean(term));
             if high + low > 0.0 { high / (high + low) } else { 0.5 }
         });
+        // Deviation (9): one step per period, whatever the gap, so that one odd period cannot turn
+        // the weight over.
         if frequency > distance {
             self.value = (self.value + self.step).clamp(LEAST, MOST);
         } else if frequency < distance {

@@ -80,6 +80,9 @@ impl Rules {
     fn predict(&self, last: u64, last_but_one: Option<u64>, residual: f64) -> f64 {
         let last = last as f64;
         let lambda = match last_but_one.map(|distance| distance as f64) {
+            // Section III-B: a distance that grows means a page that cools, with lambda as the
+            // ratio; else lambda is 0. The cap keeps a ratio of thousands from making the power
+            // infinite.
             Some(last_but_one) if last_but_one < last => (last / last_but_one).min(self.lambda_cap),
             _ => 0.0,
         };
@@ -101,8 +104,12 @@ impl Rules {
         frequency: &Frequency,
         all: &Frequencies,
     ) -> [f64; 2] {
+        // Ours: without it a page that was hot once keeps its temperature for ever, as the equation
+        // knows only past distances.
         let overdue = if self.with_aging { now - history.last_write } else { 0 };
         let predicted = history.predicted.max(overdue as f64);
+        // Eq. 1: F_self / F_avg, and D_avg / D_predict. The page itself was just counted, so the
+        // mean is never 0.
         [all.of(frequency) / all.mean(), history.mean / predicted]
     }
 }
@@ -115,6 +122,8 @@ impl History {
 
     /// Notes another write.
     pub(super) fn write(&mut self, now: u64, rules: &Rules) {
+        // Deviation (2): the paper's Section I counts distinct pages, but Eq. 3 adds the distance
+        // to PT, a number of write requests. Only writes fit both.
         let distance = now - self.last_write;
         let is_first = self.distances == 0;
         // Beta is the error of the last prediction.
@@ -131,6 +140,8 @@ impl History {
 
     /// Predict the time of the next write (Eq. 3), if there was a distance to predict it from.
     pub(super) fn expected(&self) -> Option<f64> {
+        // Eq. 3: ED = PT + 2^lambda * D_last + beta, where the last two terms are the prediction of
+        // Eq. 2.
         (self.distances > 0).then_some(self.last_write as f64 + self.predicted)
     }
 }
@@ -161,6 +172,8 @@ impl Frequencies {
         let this_period = self.period + 1;
         let last_period = core::mem::replace(&mut self.last_period[page.index()], this_period);
         self.current_pages += u64::from(last_period != this_period);
+        // A page counts once for both periods: not again if it was written in this one or the one
+        // before.
         self.pages += u64::from(last_period == 0 || last_period + 1 < this_period);
         let known = self.shifted(frequency.unwrap_or_default());
         Frequency { current: known.current.saturating_add(1), ..known }
@@ -195,6 +208,7 @@ impl Frequencies {
         if period > self.period {
             // Each write is in the period of the one before it, or in the next.
             self.previous_writes = core::mem::take(&mut self.current_writes);
+            // The pages of the period that ends are the start of the next count over two periods.
             self.pages = core::mem::take(&mut self.current_pages);
             self.period = period;
         }

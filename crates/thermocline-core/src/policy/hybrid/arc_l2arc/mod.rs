@@ -186,6 +186,8 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         let charged_bytes = u64::from(flash_pages) * header_bytes;
         let charged_pages = charged_bytes.div_ceil(values.integer("page_bytes"));
         let charged_pages = u32::try_from(charged_pages).unwrap_or(u32::MAX);
+        // Deviation (6): the headers of a full flash, or the size of ARC would depend on how far
+        // the feed has come.
         arc_pages = memory_pages.saturating_sub(charged_pages).max(1);
     }
     let [every, feed_ms, write_max, write_boost] =
@@ -245,6 +247,7 @@ impl ArcL2arc {
             }
             Outcome::Refused => unreachable!("ARC takes every page"),
         };
+        // Before the feed below, which copies only what the disk holds too.
         dirty.insert_if(page, op == Op::Write);
         // L2ARC never holds dirty data: a write makes its copy old, which is dropped at once.
         if op == Op::Write && device.remove(page) {
@@ -256,6 +259,7 @@ impl ArcL2arc {
         if let Some(evicted) = evicted {
             out.copy_if(dirty.remove(evicted), evicted, Tier::RAM, self.disk);
             out.drop_copy(evicted, Tier::RAM);
+            // Deviation (5): from the first eviction on, a page can be missed on flash.
             self.feed.is_warm = true;
         }
         if let Interval::Accesses { every, passed } = &mut self.feed.interval {
@@ -434,6 +438,8 @@ impl Policy for ArcL2arc {
 
     fn background(&mut self, now: Nanos, out: &mut Actions) {
         let Interval::Clock { every, next } = &mut self.feed.interval else { return };
+        // The first feed comes an interval after the clock is first read: a trace may begin at any
+        // time.
         let due = next.get_or_insert(Nanos(now.0.saturating_add(every.0)));
         if now < *due {
             return;

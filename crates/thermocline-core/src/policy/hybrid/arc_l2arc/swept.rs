@@ -89,6 +89,7 @@ impl Swept {
         headroom: u32,
         values: &Values,
     ) -> Self {
+        // OpenZFS keeps markers only for a device of at least twice the memory.
         let has_markers = u64::from(flash_pages) >= 2 * u64::from(memory_pages);
         let flash = u64::from(flash_pages);
         let budget = Budget {
@@ -158,12 +159,15 @@ impl Swept {
         is_warm: bool,
         out: &mut impl Sink,
     ) -> u32 {
+        // The first round writes an empty device, which the budget does not limit.
         let is_limited = self.has_swept_once;
         let allowed = self.budget.as_mut().map(Budget::next_feed);
         let size = match allowed {
             Some(allowed) if is_limited => u64::from(self.write_max).min(allowed),
             _ => u64::from(self.write_max),
         };
+        // At most a quarter of the device in one feed, or clearing ahead would empty most of a
+        // small one.
         let size = u32::try_from(size.min(u64::from(self.slots_max / 4).max(1)));
         let size = size.expect("it is at most what a feed writes").min(self.slots_max);
         self.clear_ahead(size, out);

@@ -82,6 +82,7 @@ impl Controller {
             total_ms: vec![0.0; candidates],
             taken_ms: 0.0,
             accesses: 0,
+            // The first change is not hasty.
             calm_windows: HASTY_WINDOWS,
             reluctance: 1.0,
             switches: 0,
@@ -145,6 +146,7 @@ impl Controller {
         self.reluctance = next.clamp(1.0, RELUCTANCE_MAX);
         self.calm_windows = 0;
         self.in_force = adopted;
+        // The advantages were over the candidate that was in force.
         self.challengers.fill(Challenger::default());
         Some(adopted)
     }

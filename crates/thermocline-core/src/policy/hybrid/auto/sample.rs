@@ -95,6 +95,7 @@ impl Sample {
         };
         let survivors: Vec<_> = survivors.iter().filter_map(number).collect();
         for miniature in &mut self.miniatures {
+            // The cost of a restart belongs to no window.
             self.actions.clear();
             miniature.policy.restore(&survivors, &mut self.actions);
         }
@@ -104,6 +105,7 @@ impl Sample {
     /// milliseconds; another window begins.
     pub(super) fn end_window(&mut self) -> Vec<f64> {
         let (costs, rate) = (&self.costs, self.strata.rate());
+        // The sample sees that share of the pages, and so about that of the accesses.
         let time_ms = |one: &mut Miniature| mem::take(&mut one.counts).io_time_ms(costs) / rate;
         self.miniatures.iter_mut().map(time_ms).collect()
     }

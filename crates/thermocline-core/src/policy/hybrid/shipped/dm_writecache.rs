@@ -121,9 +121,12 @@ impl WriteCache {
         let slots = setup.capacity_pages[1];
         let pages = Slots::new(setup.ids(), slots);
         let free_at = |name| {
+            // As in Linux, a watermark becomes a number of free slots, to the nearest one.
             let free = (u64::from(slots) * (100 - values.integer(name)) + 50) / 100;
             u32::try_from(free).expect("at most all slots are free")
         };
+        // Linux looks 16 times in the maximum age, and writes back what would reach it before the
+        // next look.
         let max_age = Nanos(values.integer("max_age_s") * (SECOND - SECOND / 16));
         Self {
             entries: Lists::with_values(pages.count(), 1, NO_ENTRY),
@@ -202,6 +205,7 @@ impl WriteCache {
 
     /// Writes back a page and those after it.
     fn write_back_group(&mut self, first: u32, out: &mut Actions) {
+        // Only what is committed may go to the disk.
         if !self.is_committed(first) {
             self.commit();
         }

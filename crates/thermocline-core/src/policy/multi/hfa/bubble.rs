@@ -44,6 +44,8 @@ pub(super) struct Bubble {
 impl Bubble {
     /// Create `queues` empty queues over frames from 0 to `frames - 1`.
     pub(super) fn new(frames: u32, queues: usize) -> Self {
+        // The seed is fixed, so runs repeat; priorities shape only the tree, never the order of
+        // pages.
         let mut random = SplitMix64::new(0);
         let node = |_| Node {
             ahead: NONE,
@@ -202,6 +204,7 @@ impl Bubble {
         loop {
             self.steps += 1;
             let Node { ahead, behind, hotness: own, .. } = *self.node(id);
+            // The last hotter page is wanted, so the part nearest to the tail is searched first.
             if behind != NONE && self.node(behind).hottest > hotness {
                 id = behind;
             } else if own > hotness {
@@ -224,6 +227,7 @@ impl Bubble {
             self.steps += 1;
             let hottest = self.hottest(id);
             let node = self.node_mut(id);
+            // Nothing above can change either.
             if node.hottest.to_bits() == hottest.to_bits() {
                 break;
             }

@@ -83,6 +83,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             return 0;
         }
         // Values are not negative, so that their bits order as they do.
+        // Algorithm 6, promoting, step 2: "larger than the minimum KHV". A queue without pages has
+        // no minimum, so nothing enters a full tier.
         self.queues.least_value(level).map_or(NOTHING_ENTERS, |least| least.to_bits() + 1)
     }
 
@@ -101,6 +103,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             return;
         }
         let head = self.queues.front_of_q1(level).expect("the frame is in this queue");
+        // Algorithm 2, line 10: only a hotter head rises. A tie would exchange equals for two
+        // moves.
         if self.queues.frame(head).hotness <= self.queues.frame(frame).hotness {
             return;
         }
@@ -110,6 +114,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             // Clients that do not cooperate take no pages that they did not ask for.
             return;
         }
+        // Before the move: the page that rises may push one down, which comes here again.
         self.has_promoted = true;
         let page = self.queues.frame(head).page;
         let carried = self.leave(head, Move::Promote);

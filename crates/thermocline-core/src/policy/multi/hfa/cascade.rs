@@ -28,6 +28,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             let (known, is_hot) = self.weigh_records(level, page, newest);
             let frequency = known.max(carried);
             let hotness = self.settings.hint_hotness(frequency);
+            // Algorithm 4, line 2: what comes to the top tier enters Q2, whatever its frequency.
+            // Algorithm 1 would look at F there, too (`miss_to_q1`).
             let may_enter_q1 = !self.is_top(level) || self.settings.miss_to_q1;
             let enters_q1 = may_enter_q1 && frequency > self.settings.f_min;
             let passes = !enters_q1 && self.passes_q2(level, hotness);
@@ -55,6 +57,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         if self.queues.len(level, Queue::Q1) > self.levels[level].q1_capacity_pages {
             let tail = self.queues.back_of_q1(level).expect("an over-full queue has a page");
             self.take(tail);
+            // Deviation (5): Algorithm 4, line 7, demotes "the tail block" without saying of which
+            // queue; section 3.2.2 says that Q1 evicts to Q2.
             if self.settings.overflow_demotes {
                 return Some(tail);
             }
@@ -72,6 +76,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.put((level, Queue::Q2), frame);
             return None;
         }
+        // It would be the next victim at once, so it goes without entering.
         if self.is_last_in_q2(level, self.queues.frame(frame).hotness) {
             return Some(frame);
         }

@@ -123,6 +123,8 @@ impl HintTable {
             self.expired += 1;
         }
         while let Some(((made, _, _), index)) = self.order.least()
+            // The heap is by period first, so the search ends at the first record that still
+            // counts.
             && period - made >= u64::from(self.k)
         {
             self.take_repeated(index, &mut told);
@@ -165,6 +167,8 @@ impl HintTable {
         let (mut next, mut least) = (newest, 0);
         while let Some((record, count)) = self.find(page, next) {
             let ago = self.ago(&record);
+            // The slot was given to a newer record of the page meanwhile: a chain only leads to
+            // older periods.
             if ago < least {
                 break;
             }

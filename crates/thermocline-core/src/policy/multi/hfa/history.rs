@@ -48,6 +48,8 @@ impl History {
             Part::Client => {
                 let cached_pages = u32::try_from(cached_pages).unwrap_or(u32::MAX);
                 let numbers = Numbers::new(setup.ids(), cached_pages.saturating_add(1));
+                // No ghosts: a page that leaves the client takes its moves back to the server,
+                // which remembers them.
                 let histories = Histories::new(numbers.count(), 0, values);
                 Self { numbers, histories }
             }

@@ -43,6 +43,8 @@ impl HitCounts {
                 *self.many.entry(hits).or_default() += 1;
                 return;
             }
+            // Most queues see few hits per page, so the array starts empty and grows with the
+            // hottest page.
             self.few.resize((index + 1).next_power_of_two(), 0);
         }
         self.few[index] += 1;

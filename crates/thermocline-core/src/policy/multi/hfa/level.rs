@@ -43,6 +43,8 @@ impl Level {
         settings: &Settings,
     ) -> Self {
         let capacity = f64::from(capacity_pages);
+        // Section 3.2.2: T_out has 0.1 % of the cache's size. Read as bytes, with 16 per record; as
+        // a share of blocks it would be one record for 1,000 pages.
         let records = settings.t_out_share * RECORDS_PER_PAGE * capacity;
         let least = u32::from(settings.t_out_share > 0.0);
         #[expect(
@@ -88,6 +90,8 @@ impl Level {
 
     /// Adds a sample: the pages of Q1, and how many pages of each queue are hot.
     pub(super) fn sample(&mut self, q1_pages: u32, [hot_in_q1, hot_in_q2]: [u32; 2]) {
+        // Samples stand for the durations of section 3.4: their mean over a period is the sum of
+        // t_C(x) divided by T, up to the sampling interval.
         self.cold_in_q1 += u64::from(q1_pages - hot_in_q1);
         self.hot_in_q2 += u64::from(hot_in_q2);
         self.samples += 1;
@@ -106,6 +110,8 @@ impl Level {
         let exchanged = (cold - hot) as i64;
         let greatest = i64::from((self.capacity_pages - 1).max(1));
         // Both queues keep one page at least.
+        // Algorithm 3: S > 0 moves room from Q1 to Q2. The text before it says "enlarge Q1" for
+        // cold blocks in Q1, which contradicts its own reason.
         let q1 = (i64::from(self.q1_capacity_pages) - exchanged).clamp(1, greatest);
         self.q1_capacity_pages = u32::try_from(q1).expect("between 1 and the capacity");
     }

@@ -31,6 +31,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         match Self::STRATEGY {
             _ if self.is_top(level) => {}
             Strategy::Demote => {
+                // Algorithm 4, lines 1 and 2: for the top tier this is a miss that a lower cache
+                // serves, so the page enters Q2 there. Lines 5 to 8 are for hits in the top tier.
                 let carried = self.leave(frame, Move::Promote);
                 let top = self.client.into();
                 self.bring(access, frame, Some(level), top, out);
@@ -41,6 +43,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 // may rise too: deviation (1).
                 if self.random.unit() < self.levels[self.above(level)].promotion.probability() {
                     let carried = self.leave(frame, Move::Promote);
+                    // The hint is given before the page passes further tiers: each tier that it
+                    // leaves or passes has one (Algorithm 5, "update T_out").
                     return self.settle(access, frame, Some(level), carried, out);
                 }
             }
@@ -63,6 +67,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     pub(super) fn miss(&mut self, access: Access, out: &mut impl Sink) {
         let frame = self.enter(access.page);
         if Self::STRATEGY == Strategy::Promote {
+            // From the disk, a page meets the lowest tier first, as a block that Promote sends up.
             self.settle(access, frame, None, 0.0, out);
         } else {
             let top = self.client.into();
@@ -85,6 +90,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         if Self::STRATEGY == Strategy::Hint
             && let Some(history) = &mut self.history
         {
+            // The moves of a page outlive its stay in the caches, as a ghost: Hint-K knows a page
+            // that returns.
             history.enter(page);
         }
         frame
@@ -125,6 +132,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         match &self.future {
             Some(log) if Self::STRATEGY == Strategy::Hint => {
                 let hints = log.of(self.levels[index].tier, page, self.horizon());
+                // Deviation (10): the oracle weighs hints of the k periods to come as Eq. 2 weighs
+                // those of the k periods past.
                 let weigh = |(sum, _), (period, times)| {
                     (
                         sum + self.settings.weights[self.periods_ahead(period)] * f64::from(times),
@@ -146,6 +155,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     pub(super) fn review(&mut self, level: usize, frame: u32) {
         let (_, queue) = self.queues.place_of(frame).expect("a page that is known is in a queue");
         let entry = *self.queues.frame(frame);
+        // Section 3.4 calls H = 0 cold. Eq. 3 is 0 only without hints that count and without hits.
         let is_hot = self.is_recent(&entry) || self.is_live(level, entry.page);
         self.queues.frame_mut(frame).is_hot = is_hot;
         match (entry.is_hot, is_hot) {
@@ -215,6 +225,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     fn stay(&mut self, frame: u32, (level, queue): Place, out: &mut impl Sink) {
         let hotness = self.refresh(frame, (level, queue));
         match queue {
+            // D-HFA moves it to the head (Algorithm 4, line 5), the others past all pages that are
+            // not hotter (Algorithm 1, lines 12 to 14).
             Queue::Q1 => self.queues.hit_in_q1(level, frame, hotness),
             Queue::Q2 => {
                 self.take(frame);
@@ -240,6 +252,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let now = self.now;
         let entry = *self.queues.frame(frame);
         let looked_up = entry.loaded + u64::from(entry.looked_up_after);
+        // "Expired" as section 3.2.3 defines it: the last update is longer than T ago.
         if now - looked_up.max(self.resorted) > self.settings.period {
             let frequency = self.look_up(level, entry.page).0;
             let frame = self.queues.frame_mut(frame);
@@ -265,6 +278,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     pub(super) fn hotness_of(&self, frame: u32) -> f64 {
         let Frame { hits, loaded, frequency, .. } = *self.queues.frame(frame);
         let resident = (self.now - loaded).max(1);
+        // t2 is at least one access: a page may be hit in the access that brings it.
         self.settings.hint_hotness(frequency) + f64::from(hits) / resident as f64
     }
 
@@ -284,6 +298,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         };
         let hits = self.queues.frame(tail).hits;
         let least_hits = self.queues.least_hits(level);
+        // Algorithm 1, line 20: hits(x') > hits_min. Deviation (5): with room in Q2 nothing has to
+        // leave the tier for it.
         let is_kept = has_room || least_hits.is_some_and(|least| hits > least);
         if is_kept {
             self.take(tail);
@@ -320,6 +336,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     ) -> Option<f64> {
         let page = self.queues.frame(frame).page;
         let (source, below) = (self.levels[level].tier, self.below(level));
+        // The server decides where the page goes, since only it knows who else holds the page
+        // (deviation 14).
         if self.part == Part::Client && Self::STRATEGY != Strategy::Promote {
             let carried = self.depart(level, page, Move::Demote);
             self.departed.push((page, carried));
@@ -354,12 +372,15 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     pub(super) fn discard(&mut self, level: usize, frame: u32, out: &mut impl Sink) {
         let Frame { page, is_hot, is_dirty, .. } = *self.queues.frame(frame);
         let source = self.levels[level].tier;
+        // A page that is given up here reaches no lower tier, so the disk must get its newest
+        // version.
         if is_dirty {
             out.copy(page, source, self.disk);
         }
         out.drop_copy(page, source);
         if is_hot {
             let newest = self.newest_hint(level, page);
+            // The record must not point to a frame that another page may take next.
             self.levels[level].hints.release(page, newest);
         }
         self.vacate(frame);
@@ -418,6 +439,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         {
             history.add(page, way);
         }
+        // After the record: the page carries a frequency that counts this departure (Algorithm 2,
+        // lines 1 and 2).
         let frequency = self.hint(level, page);
         if Self::STRATEGY == Strategy::Hint { carried(frequency) } else { frequency }
     }
@@ -429,6 +452,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             if let Some(log) = &mut self.log {
                 log.add(self.levels[level].tier, page, self.period, 1);
             }
+            // An oracle never reads the table, so nothing is recorded there.
             if self.future.is_some() {
                 return self.look_up(level, page).0;
             }
@@ -441,6 +465,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 .record(page, *cell, &self.settings.weights, |frame| forgotten = frame);
         *cell = newest;
         if forgotten != ABSENT {
+            // A full table forgets a record whose page is still cached: without its hint the page
+            // may be cold.
             self.review(level, forgotten);
         }
         frequency
@@ -466,9 +492,13 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
         let page = self.queues.frame(frame).page;
         let (known, is_live) = self.look_up(level, page);
+        // Deviation (3): own records and the carried hint describe the same trips, so their sum
+        // would count them twice.
         let frequency = known.max(carried);
         let enters_q1 = match Self::STRATEGY {
+            // Algorithm 1, line 4, and the test of Algorithm 5.
             Strategy::Demote | Strategy::Promote => frequency > self.settings.f_min,
+            // Algorithm 6 asks for `x in T_out` only, whatever the frequency (deviation 8).
             Strategy::Hint => is_live,
         };
         if !enters_q1 && self.passes_q2_by_value(level, page) {
@@ -483,6 +513,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.put((level, Queue::Q2), frame);
         }
         self.fit(level, out);
+        // Section 3.3: a demoted page that Q1 receives awakes the promotion; one that comes from
+        // below does not.
         if Self::STRATEGY == Strategy::Hint && way == Way::Down {
             self.promote_head(level, frame, out);
         }
@@ -525,6 +557,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         out: &mut impl Sink,
     ) {
         let mut level = found.map_or_else(|| self.lowest(), |level| self.above(level));
+        // Algorithm 5, "receiving a block": a page of F <= F_min goes on up with the probability,
+        // one above F_min stays in Q1.
         while !self.is_top(level)
             && self.look_up(level, access.page).0.max(carried) <= self.settings.f_min
             && self.random.unit() < self.levels[self.above(level)].promotion.probability()

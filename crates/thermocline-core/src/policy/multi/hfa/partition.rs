@@ -31,6 +31,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.client = client;
         self.now += 1;
         self.has_promoted = false;
+        // Before the access is served: its hints belong to the period that begins.
         if self.now == self.period_end {
             self.begin_period();
         }
@@ -136,6 +137,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     #[inline]
     fn first_hit_that_counts(&self) -> u64 {
         let period = self.settings.period;
+        // Four readings of "cold": Eq. 3 alone would leave a page hot for ever after one hit, and
+        // Q1 could never shrink to the shares of Fig. 8(b).
         let first = match self.settings.cold {
             Cold::Recent => self.now.saturating_sub(period),
             // The access at a multiple of T is the last one of its period.
@@ -189,6 +192,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     fn review_foretold(&mut self) {
         let foretold = core::mem::take(&mut self.foretold);
         let newest = (self.period + u64::from(self.settings.k)).saturating_sub(1);
+        // Only hints of these two periods start or cease to count, so no other page changes.
         for period in [self.period - 1, newest] {
             let first = foretold.partition_point(|&(other, ..)| other < period);
             let of_period = foretold[first..].iter().take_while(|(other, ..)| *other == period);
@@ -210,6 +214,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Moves pages between the queues of a level until both keep to their sizes, if they must.
     fn move_surplus(&mut self, level: usize) {
         let q1_capacity_pages = self.levels[level].q1_capacity_pages;
+        // Section 3.4: the surplus goes to Q2 from the tail of Q1.
         while self.queues.len(level, Queue::Q1) > q1_capacity_pages {
             let tail = self.queues.back_of_q1(level).expect("it has too many pages");
             self.take(tail);
@@ -224,6 +229,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         if moved == 0 {
             return;
         }
+        // Section 3.4 says "vice versa" without a rule for pages; here the hottest of Q2 go.
         let frames = self.sorted_by_hotness(self.queues.frames(level, Queue::Q2));
         for frame in frames.into_iter().take(moved as usize) {
             if Self::STRATEGY == Strategy::Demote {
@@ -258,6 +264,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 self.queues.frame_mut(frame).hotness = self.hotness_of(frame);
             }
             if is_sorted {
+                // Coldest first: `put` places a page ahead of those that are not hotter, so equals
+                // end in their former order.
                 for frame in self.sorted_by_hotness(frames).into_iter().rev() {
                     self.put((level, queue), frame);
                 }

@@ -46,6 +46,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             };
             let mut level = Level::new(tier, capacity_pages, pages, promotion, settings);
             if part == Part::Server && clients.owns(tier) {
+                // The client keeps the hints of its own tier, so a table here would only cost
+                // memory.
                 level.hints = HintTable::new(pages, 0, settings.k);
             }
             levels.push(level);

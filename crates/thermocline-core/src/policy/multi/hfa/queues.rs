@@ -163,6 +163,8 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
                 let ahead = self.bubble.last_hotter(level, hotness);
                 self.insert_behind(level, ahead, frame, hotness);
             }
+            // Section 3.2.2, line 10 of Algorithm 1: a block without records goes to the head of
+            // Q2.
             (Strategy::Demote, Queue::Q1 | Queue::Q2) => self.lists.push_front(list, frame),
             (Strategy::Promote | Strategy::Hint, Queue::Q2) => {
                 self.lists.push_front(list, frame);
@@ -231,6 +233,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
             return;
         }
         let ahead = self.bubble.last_hotter_ahead(frame, hotness);
+        // The page stays where it is, which most hits near the head find: no list changes.
         if ahead == self.lists.before(frame) {
             return self.bubble.set_hotness(frame, hotness);
         }

@@ -83,6 +83,7 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
         let tiers = &mut self.tiers;
         let frame = tiers.frame_of(access.page);
         if frame == ABSENT {
+            // A miss passes every tier, so each compares its life with that of the tier above.
             tiers.adapt_promotion(tiers.levels.len());
             tiers.miss(access, out);
         } else {
@@ -122,6 +123,7 @@ impl<const STRATEGY: u8> Server<STRATEGY> {
         let top = Tier(client);
         // Nothing is handed down under P-HFA.
         let Some(holders) = &mut self.holders else { return };
+        // Before the question who else has the page: the client that gives it up counts no more.
         holders.leave(top, page);
         self.tiers.client = client;
         let below = self.tiers.below(top.index());

@@ -218,11 +218,14 @@ impl Settings {
             k,
             // Without periods there is no hint to be divided.
             window: f64::from(k.max(1)) * period as f64,
+            // Eq. 2, deviation (1): the printed sum from j = 0 begins with delta^-1 and has k + 1
+            // terms; these are k, the newest with weight 1.
             weights: (0..k).map(|ago| libm::pow(delta, f64::from(ago))).collect(),
             f_min: real(F_MIN, 0.0),
             t_out_share: real(T_OUT_SHARE, 0.0),
             q1_share: values.real(Q1_SHARE.name),
             is_dynamic: values.choice(PARTITION.name) == "dynamic",
+            // At least one access, or a period shorter than its samples would never be sampled.
             sample_interval: (period / values.integer(SAMPLES.name)).max(1),
             cold: match values.choice(COLD.name) {
                 PERIOD => Cold::Period,

@@ -58,6 +58,8 @@ impl Client {
     /// that of the next victim.
     fn least_entering(&self) -> u64 {
         match self.pages.least() {
+            // Bits of values that are not negative order as the values do, so the next number up
+            // means "larger than".
             Some(((least, _), _)) if self.is_full() => least + 1,
             _ => 0,
         }

@@ -140,6 +140,8 @@ impl Server {
     fn target(&self, client: u8, number: u32, found: Tier) -> Tier {
         let top = self.hierarchy.top(client);
         if found == self.hierarchy.disk() {
+            // From the disk every page enters the fastest tier; that is no move (deviation 2), so
+            // its value is what it was.
             return top;
         }
         let Some(above) = self.hierarchy.above(client, found) else { return found };
@@ -149,6 +151,7 @@ impl Server {
             value >= self.entering[usize::from(client)]
         } else {
             let least = self.pages_of(above).least();
+            // The HFA paper, Algorithm 6, promoting, step 2: larger than the least, so equals stay.
             !self.is_full(above) || least.is_some_and(|((least, _), _)| value > least)
         };
         if may_enter { above } else { found }

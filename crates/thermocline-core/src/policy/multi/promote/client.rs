@@ -73,6 +73,8 @@ impl Ask for Client {
                 link.drop_copy(victim);
             }
         }
+        // The clock of the tier below is taken over first, so lives of both tiers are measured in
+        // one time.
         self.pages.make_newest(OWN, page, self.now);
     }
 

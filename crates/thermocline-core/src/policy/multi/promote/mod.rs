@@ -151,6 +151,7 @@ impl<D: Draws> Server<D> {
         self.adapt(client, found);
         let keeper = self.keeper(client, found);
         self.hierarchy.serve(access, found, keeper, out);
+        // Exclusive: the tier that hands a page on deletes its copy, which costs no transfer.
         if keeper != found && found != self.hierarchy.disk() {
             self.order.remove(page);
         }

@@ -201,6 +201,7 @@ impl Buckets {
         // The log never overwrites: the older copy is dead from now on, and its space returns with
         // its bucket.
         self.forget(page);
+        // A task has an open bucket of its own: data that were written together leave together.
         let task = usize::from(is_eviction);
         if self.open[task].is_none() {
             self.open[task] = self.take(dirty, out);
@@ -298,6 +299,7 @@ impl Buckets {
             }
         }
         let bucket = &mut self.all[number as usize];
+        // Pinned while it waits in the list, or the next round would empty it again.
         (bucket.is_pinned, bucket.priority) = (true, INITIAL_PRIORITY);
         self.free.push_back(number);
     }

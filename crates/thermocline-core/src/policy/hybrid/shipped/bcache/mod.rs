@@ -181,6 +181,7 @@ impl Bcache {
         if self.sequential.is_cut_off(number, is_eviction, run, now) {
             return true;
         }
+        // Only requests that the cache takes make buckets older: runs that go past it must not.
         self.buckets.age();
         false
     }
@@ -203,6 +204,8 @@ impl Bcache {
         if !is_bypassed && self.insert(request, is_kept_dirty, out) {
             return if is_kept_dirty { Route::Flash } else { Route::Both };
         }
+        // A write that goes past the cache makes its copy old; the kernel invalidates the range,
+        // too.
         self.buckets.forget(request.page);
         self.dirty.remove(request.page);
         Route::Disk
@@ -256,6 +259,8 @@ impl BlockCache for Bcache {
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
         for &Survivor { page, is_dirty } in survivors {
             let is_kept_dirty = is_dirty && self.mode == Mode::WriteBack;
+            // Modes other than writeback know no dirty pages, and would let a bucket with one
+            // leave.
             if is_dirty && !is_kept_dirty {
                 out.copy(page, Tier::FLASH, Tier::DISK);
             }

@@ -112,6 +112,8 @@ impl Writeback {
             self.dirty.range(self.position..).next().or_else(|| self.dirty.first_key_value());
         let (number, page) = next.map(|(&number, &page)| (number, page))?;
         self.dirty.remove(&number);
+        // On from there, also where new pages came behind it: an elevator, which a disk follows
+        // with short seeks.
         self.position = number.wrapping_add(1);
         Some(page)
     }

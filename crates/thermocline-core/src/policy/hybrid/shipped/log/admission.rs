@@ -135,6 +135,7 @@ impl Controller {
         (self.last, self.written_before) = (now, self.written);
         if observed > 0.0 {
             let day_ns = self.day_ns as f64;
+            // Writes below or above the target so far are made up for within a day from now.
             let allowed = self.target_per_day * ((now.0 - started.0) as f64 + day_ns) / day_ns;
             let wanted = (allowed - self.written as f64).max(0.0) / day_ns;
             let wanted = wanted.min(self.rate_max);
@@ -160,6 +161,7 @@ impl RejectFirst {
             return true;
         }
         if self.refused.slots() == self.set_pages * self.sets {
+            // A set is forgotten as a whole, as in CacheLib: the oldest of them.
             for _ in 0..self.set_pages {
                 self.refused.pop();
             }

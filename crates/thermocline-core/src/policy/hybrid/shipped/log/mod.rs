@@ -198,6 +198,7 @@ impl LogCache {
             out.copy(page, found, Tier::RAM);
         }
         if found == Tier::FLASH && op == Op::Read {
+            // foyer: a page read from a region on probation is written again when RAM evicts it.
             let is_old = self.regions.hit(page) && !self.rewrites_lost;
             self.from_flash.insert_if(page, !is_old);
         }
@@ -224,9 +225,12 @@ impl LogCache {
         let came_from_flash = self.from_flash.remove(page);
         let was_hit = self.is_hit.remove(page);
         let is_there = self.regions.contains(page);
+        // CacheLib looks whether flash still has the page; foyer trusts what it knew when it read
+        // it.
         let is_kept = came_from_flash && (is_there || !self.rewrites_lost);
         if !is_kept && !self.regions.is_empty() && self.filter.admits(page, was_hit) {
             let memory = &self.memory;
+            // The page is in its region before it is copied: space for it has to be made first.
             self.regions.append(page, |page| memory.contains(page), out);
             out.copy(page, Tier::RAM, Tier::FLASH);
             self.filter.written();

@@ -124,6 +124,7 @@ impl Regions {
         is_in_memory: impl Fn(PageId) -> bool,
         out: &mut Actions,
     ) {
+        // A log never overwrites: the former place becomes a hole.
         self.forget(page);
         while self.open.is_none_or(|open| open.filled == self.region_pages) {
             self.open_another(&is_in_memory, out);
@@ -174,6 +175,8 @@ impl Regions {
             }
             let hits = self.hits[slot as usize];
             self.forget(page);
+            // Pages are written again in the open region; those that it has no room for are given
+            // up.
             let has_room = self.open.is_some_and(|open| open.filled < self.region_pages);
             if has_room && self.reinserted_hits.is_some_and(|least| hits >= least) {
                 out.copy(page, Tier::FLASH, Tier::FLASH);

@@ -105,6 +105,8 @@ impl Alru {
     /// does.
     pub(super) fn wake(&mut self, idle: Nanos, now: Nanos) -> Option<Vec<u32>> {
         let oldest = *self.written.value(self.written.front(ALL)?);
+        // ALRU cleans if no request came for the activity threshold and a line was not written for
+        // the staleness time; both have to be over.
         let is_idle = after(Nanos(now.0.saturating_sub(idle.0)), self.activity_s);
         let earliest = is_idle.max(after(oldest, self.staleness_s));
         let mut wake = self.next_wake;
@@ -117,6 +119,7 @@ impl Alru {
         if wake > now {
             return None;
         }
+        // With a period of 0 s the cleaner would wake at the same time for ever.
         self.next_wake = Nanos(after(wake, self.wake_s).0.max(wake.0 + 1));
         let is_stale = |entry: &u32| after(*self.written.value(*entry), self.staleness_s) <= wake;
         let batch = self.written.iter(ALL).take(self.batch as usize).take_while(is_stale);
@@ -194,6 +197,7 @@ impl Acp {
             return None;
         }
         if self.dirty.is_empty() {
+            // Wakes that find nothing to do pass, however many they are.
             self.next_wake = Nanos((now.0 / self.wake.0 + 1).saturating_mul(self.wake.0));
             return None;
         }

@@ -41,6 +41,7 @@ impl Streams {
     /// Return `true` if a request makes a stream as long as the threshold.
     pub(super) fn is_cut_off(&self, op: Op, number: u64) -> bool {
         let place = |streams| find(streams, op, number);
+        // As there, a queue's own stream decides before one of the device.
         let stream = match place(&self.queue) {
             Some(place) => Some(self.queue[place]),
             None => place(&self.core).map(|place| self.core[place]),

@@ -89,6 +89,7 @@ impl<const LISTS: usize> HotHalves<LISTS> {
 
     /// Makes the first half of a list hot again, after one entry came or went.
     fn balance(&mut self, list: u32) {
+        // One entry came or went, so the half is wrong by one entry at most.
         let target = self.lists.len(list) / 2;
         let Half { len, last: coldest } = self.halves[list as usize];
         if len > target {

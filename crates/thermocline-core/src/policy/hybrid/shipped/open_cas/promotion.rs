@@ -57,6 +57,7 @@ impl Nhit {
     /// Notes that a line has entered.
     pub(super) fn entered(&mut self, line: u32) {
         if let Some(place) = self.asked.find(PageId(line)) {
+            // Once it has left the cache, its requests count from 0; its place in the queue stays.
             *self.asked.value_mut(place) = 0;
         }
     }
