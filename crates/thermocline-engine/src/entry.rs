@@ -75,7 +75,7 @@ pub(crate) struct Entry {
     /// `true` if another client of the backing store has written the page, before or after the write that
     /// is in flight.
     pub(crate) is_outdated: bool,
-    /// The version of the newest bytes; 0 if the disk has held them since before the start.
+    /// Version of the newest bytes; bytes that only the disk had get a new one.
     pub(crate) newest: u64,
     /// The version that is all zeroes; 0 if none is known to be.
     pub(crate) zeroed: u64,

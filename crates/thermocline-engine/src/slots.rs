@@ -17,7 +17,7 @@ pub(crate) struct SlotId(pub(crate) u32);
 pub(crate) enum SlotState {
     /// Holds nothing that anybody needs.
     Free = 0,
-    /// Is being written; no record names it yet.
+    /// Is being written. A record may name it already, and counts only once it is written.
     Writing = 1,
     /// Holds the newest version of its page that flash has; a record says so.
     Live = 2,

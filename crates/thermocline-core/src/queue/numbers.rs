@@ -114,7 +114,7 @@ impl Numbers {
         }
     }
 
-    /// Return the numbers that were ever taken are below this.
+    /// Return the number below which all are that were ever taken.
     pub fn taken(&self) -> u32 {
         match &self.0 {
             Kind::Ids(pages) => *pages,

@@ -202,7 +202,7 @@ impl Nand {
         prefetch(&self.page_of, logical as usize);
     }
 
-    /// Return the first pages of a block, and the page after its last.
+    /// Return the first page of a block; that of the next block is the end of this one.
     pub(crate) const fn first_page(&self, block: u32) -> u32 {
         block * self.geometry.pages_per_block
     }

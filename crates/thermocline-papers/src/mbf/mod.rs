@@ -174,8 +174,7 @@ impl Study for Experiment {
     type Judge = Judge;
     type Results = Vec<WorkloadResult>;
 
-    /// Return all that is done on a trace counts as one run, as its times must not disturb one
-    /// another.
+    /// Return 1: all that is done on a trace is one run, so that measured times do not disturb one another.
     fn runs(&self, _workload: &Workload<About>) -> usize {
         1
     }

@@ -191,8 +191,6 @@ impl Hat {
         Self {
             // One place more than the bound: the referenced page enters before `forget` drops an
             // id.
-            // One place more than the bound: the referenced page enters before `forget` drops an
-            // id.
             queue: Recency::new(setup.ids(), queue_pages_max.saturating_add(1), MASKS),
             memory_pages,
             flash_pages,
@@ -279,8 +277,8 @@ impl Hat {
         self.is_hot_region_brushed |= self.hot_pages >= self.quota(self.hot_pages_max);
         if self.is_hot_region_brushed {
             match self.queue.oldest(HOT_PAGES) {
-                // self.queue.set_boundary(tail), => A brush moves the boundary to the oldest hot
-                // page, so pages behind it, warm and cold ones, are in the warm region now.
+                // A brush moves the boundary to the oldest hot page, so pages behind it, warm and cold
+                // ones, are in the warm region now.
                 Some((tail, _)) => self.queue.set_boundary(tail),
                 // Deviation (8): without any hot page there is no tail to stop at, so the whole
                 // queue is warm region.

@@ -282,7 +282,7 @@ impl Tac {
                     }
                     let Self { extents, copies, .. } = self;
                     match self.coldest.least(|extent| coldness(extents, copies, extent)) {
-                        // { => A tie keeps the page on flash: replacing it would cost a write and
+                        // A tie keeps the page on flash: replacing it would cost a write and
                         // save nothing.
                         Some(((victim, _), coldest)) if temperature > victim => {
                             self.evict_from_flash(coldest, out);

@@ -106,7 +106,7 @@ pub const LRU_2: Algorithm = Algorithm::new::<Lru2>(
 });
 
 impl History {
-    /// Return the pages with a lower one are evicted first.
+    /// Return the rank of a page: those with a lower one are evicted first.
     const fn rank(self) -> Rank {
         (Stamp(self.second), Stamp(self.last))
     }

@@ -507,7 +507,7 @@ impl Policy for Hwb {
                 self.frames.write(page, out);
                 self.pages.move_to_front(page.0);
             }
-            // { => Case 4, case 5 above, and case 3 below.
+            // Case 4; case 5 is above, and case 3 below.
             Some(WARM) => {
                 self.frames.write(page, out);
                 if self.may_enter(Region::Hot, page) {
