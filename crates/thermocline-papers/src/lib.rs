@@ -70,7 +70,7 @@ pub const STUDIES: &[StudyEntry] = &[
     },
     StudyEntry {
         name: "shipped",
-        summary: "Caches that systems ship beside published ones: no paper's, ours",
+        summary: "Caches that systems ship, beside published ones; our own comparison",
         file: shipped::FILE,
         open: study::open::<shipped::Experiment>,
     },

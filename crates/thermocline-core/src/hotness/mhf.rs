@@ -44,7 +44,7 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("Park and Du, MSST 2011, section IV-A"),
     Parameter::choice("update", &[ALL, SMALLEST], ALL)
         .summary("which of a page's counters a write raises")
-        .source("Hsieh et al., TOS 2006; `smallest` is a variant of ours"),
+        .source("Hsieh et al., TOS 2006; `smallest` is our own variant"),
 ];
 
 const FREEZE: &str = "freeze";

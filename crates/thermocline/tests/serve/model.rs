@@ -23,6 +23,8 @@ pub(crate) struct Model {
     /// Pages that were ever written.
     pub(crate) written: BTreeSet<usize>,
     stamp: u64,
+    /// `true` if a flush may fail without an end of the load: the backing store may have lost what it had.
+    pub(crate) may_flushes_fail: bool,
 }
 
 impl Model {
@@ -34,6 +36,7 @@ impl Model {
             unsettled: BTreeSet::new(),
             written: BTreeSet::new(),
             stamp: 0,
+            may_flushes_fail: false,
         }
     }
 

@@ -171,6 +171,10 @@ fn kills_of_both_servers_under_load_lose_nothing() {
         let mut cache = front(server.as_ref().unwrap(), shards);
         cache.unset("backing.grace");
         let mut models = models();
+        // A sync fails once in each shard after the server was away; that may be any later one.
+        for model in &mut models {
+            model.may_flushes_fail = true;
+        }
         for round in 0..3 {
             let engine = cache.start();
             recover(&engine, &mut models);
@@ -179,7 +183,6 @@ fn kills_of_both_servers_under_load_lose_nothing() {
             server.take().unwrap().kill();
             std::fs::remove_file(behind.path("thermocline.sock")).unwrap();
             server = Some(behind.start());
-            // The first flush fails in each shard that wrote: the server may have lost that.
             let mut client = engine.client();
             engine.wait_for("a flush", || client.call(Command::Flush, 0, 0, &[]).ok());
             models.iter_mut().for_each(Model::flushed);

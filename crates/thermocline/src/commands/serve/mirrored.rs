@@ -136,6 +136,7 @@ impl Pair {
             label,
             notes: notes.clone(),
             failed_at: None,
+            labelled: None,
         };
         let mirror = Arc::new(Mirror::new(only, label.generation, Box::new(keeper)));
         let device = FlashDevice::of_two(members, mirror);
@@ -264,20 +265,25 @@ struct FlashKeeper {
     notes: NotedMirror,
     /// When a note could not be written last.
     failed_at: Option<Instant>,
+    /// The survivor and the generation of the label that was written last, while its note is due.
+    labelled: Option<(Member, u64)>,
 }
 
 impl FlashKeeper {
     fn write(&mut self, member: Member, generation: u64, is_alone: bool) -> io::Result<()> {
+        self.labelled = None;
         let label = Label { member, generation, is_alone, ..self.label };
         let file = self.files[member as usize].as_mut();
-        label.write(file.ok_or(io::ErrorKind::NotConnected)?)
+        label.write(file.ok_or(io::ErrorKind::NotConnected)?)?;
+        self.labelled = is_alone.then_some((member, generation));
+        Ok(())
     }
 }
 
 impl Keeper for FlashKeeper {
     fn label(&mut self, survivor: Member, generation: u64) -> io::Result<()> {
-        if self.failed_at.is_some_and(|at| at.elapsed() < NOTE_INTERVAL) {
-            // The label is written, and its note is due.
+        // Each operation that waits asks again. The label of the other member says nothing of this one.
+        if self.labelled == Some((survivor, generation)) {
             return Ok(());
         }
         self.write(survivor, generation, true)
@@ -290,7 +296,7 @@ impl Keeper for FlashKeeper {
         let noted = Noted { generation, alone: Some(survivor) };
         match self.notes.set(noted) {
             Ok(()) => {
-                self.failed_at = None;
+                (self.failed_at, self.labelled) = (None, None);
                 // Closed, so that it can be locked again to join.
                 self.files[survivor.other() as usize] = None;
                 error!(
@@ -400,4 +406,58 @@ fn remedied(error: &MirrorError, paths: [&Path; 2]) -> Error {
 
 fn in_path(path: &Path) -> String {
     format!("`{}`", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_engine::driver::files::LOCK_PATIENCE;
+
+    use super::*;
+    use crate::note::NotePlace;
+
+    #[test]
+    fn a_note_that_is_due_names_no_member_without_its_label() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let path = folder.path().join(name);
+            let mut file =
+                DeviceFile::create_within(&path, Caching::Buffered, LOCK_PATIENCE).unwrap();
+            file.reserve(MEMBER_HEAD_BYTES).unwrap();
+            new_label().write(&mut file).unwrap();
+            Some(file)
+        };
+        // A note that cannot be read, so that no note can be written.
+        let place = folder.path().join("note");
+        std::fs::write(&place, "no note").unwrap();
+        let notes = NotedMirror::default();
+        notes.add(&mut NotePlace::at(&place));
+        let mut keeper = FlashKeeper {
+            files: [open("first"), open("second")],
+            joining: JoiningFiles::default(),
+            label: new_label(),
+            notes,
+            failed_at: None,
+            labelled: None,
+        };
+        let label_of =
+            |survivor: Member| std::fs::read(folder.path().join(name(survivor))).unwrap();
+        for survivor in Member::EACH {
+            let before = label_of(survivor);
+            keeper.label(survivor, 2).unwrap();
+            assert_ne!(
+                label_of(survivor),
+                before,
+                "the note would name a member without this label"
+            );
+            keeper.note(survivor, 2).unwrap_err();
+        }
+        // A pair that is whole again has other labels.
+        keeper.label_both(Member::Second, 2).unwrap();
+        let before = label_of(Member::Second);
+        keeper.label(Member::Second, 2).unwrap();
+        assert_ne!(label_of(Member::Second), before);
+        std::fs::remove_file(&place).unwrap();
+        keeper.failed_at = None;
+        keeper.note(Member::Second, 2).unwrap();
+    }
 }
