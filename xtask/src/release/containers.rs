@@ -75,17 +75,21 @@ impl Builder<'_> {
     }
 
     fn save(&self, image: &str) -> Result<()> {
-        let name = format!("{}.oci.tar", self.tag(image).replace(':', "-"));
+        let tag = self.tag(image);
+        let name = format!("{}.docker.tar", tag.replace(':', "-"));
         let path = self.release.files.join(&name);
         if path.exists() {
             std::fs::remove_file(&path).with_context(|| format!("cannot replace `{name}`"))?;
         }
-        self.buildah(&[
-            "push",
-            "--quiet",
-            &self.tag(image),
-            &format!("oci-archive:{}", word(&path)?),
-        ])?;
+        // Every version of Docker and podman loads this kind of archive, and gives the image its name.
+        let archive = format!("docker-archive:{}", word(&path)?);
+        self.buildah(&["push", "--quiet", &tag, &format!("{archive}:{tag}")])?;
+        let listed = Command::new("tar").arg("-xOf").arg(&path).arg("manifest.json").output();
+        let listed = listed.with_context(|| format!("cannot read `{name}`"))?;
+        ensure!(
+            String::from_utf8_lossy(&listed.stdout).contains(&format!("{tag}\"")),
+            "`{name}` has no image `{tag}`: compose.yaml and the docs name that"
+        );
         eprintln!("release: the image {name}");
         Ok(())
     }
