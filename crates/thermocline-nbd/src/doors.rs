@@ -213,7 +213,7 @@ impl<S: Service> Service for Doored<S> {
                 None => break,
             }
         }
-        // Once for all answers of a turn, so that the users of a door are told once.
+        // Once for all answers of a turn: one notification for the users of a door.
         self.doors.iter_mut().for_each(|door| door.end_turn());
         None
     }

@@ -47,8 +47,8 @@ impl Numbers {
         Self(match ids.indexing {
             Indexing::Dense => Kind::Ids(ids.pages),
             Indexing::Sparse => {
-                // With no number to spare, the hand would pass nearly all tracked pages for each
-                // new one.
+                // Some numbers stay free: otherwise, the hand would pass nearly all tracked pages for
+                // each new one.
                 let slack = (tracked / SLACK).saturating_add(SLACK);
                 let count = tracked.saturating_add(slack).min(ids.pages);
                 Kind::Slots(Slots::new(count, count as usize, false))

@@ -12,8 +12,8 @@ const TOLERANCE: f64 = 0.15;
 /// Bytes of a sequential request.
 const SEQUENTIAL_BYTES: u32 = 128 << 10;
 
-/// Return a drive with fewer and smaller blocks, which fills quickly. Its share of spare area, without the
-/// blocks that every plane keeps empty, is that of `config`, and so is its write amplification.
+/// Return a drive with fewer and smaller blocks, which fills quickly. Its write amplification is that of
+/// `config`, because it has the same share of spare area, apart from the blocks that every plane keeps empty.
 fn small(config: &SsdConfig) -> SsdConfig {
     const BLOCKS: u32 = 40;
     // Free blocks, and on average half of the open ones for the host and for copies.

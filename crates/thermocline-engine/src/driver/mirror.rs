@@ -184,8 +184,8 @@ impl Fan {
             [true, true] => Outcome::Done(Err(error)),
             [is_first, _] => {
                 let lacks = if is_first { Member::First } else { Member::Second };
-                // A sync has no second try: if that succeeded, it would not tell what the first one
-                // lost.
+                // A sync is not tried again: a second one may succeed although the first one lost
+                // writes.
                 let is_final = operation.is_final || operation.kind == OperationKind::Sync;
                 if !is_final || !has(lacks.other()) {
                     return Outcome::Done(Err(error));

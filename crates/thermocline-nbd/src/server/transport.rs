@@ -137,7 +137,7 @@ impl Transport {
                 Err(error) => Err(error),
             };
         };
-        // Bytes that are decrypted already come first: the socket does not tell of them.
+        // Bytes that are decrypted already come first: the socket does not become readable for them.
         match tls.reader().read(input.free()) {
             Ok(0) => return Ok(Received::End),
             Ok(length) => {

@@ -81,8 +81,8 @@ impl Sigma {
     pub(super) fn adjust(&mut self) {
         let (rewritten, evicted) =
             (core::mem::take(&mut self.rewritten), core::mem::take(&mut self.evicted));
-        // Without one of the two groups nothing tells which term separates them. The sums start
-        // again, so that a period never judges by an older one.
+        // With one group alone, the terms cannot be compared. The sums start again, so that a period
+        // never judges by an older one.
         if rewritten.pages == 0 || evicted.pages == 0 {
             return;
         }
