@@ -1,12 +1,13 @@
 //! Frames: page-sized, aligned pieces of one allocation, which devices read and write directly.
 #![expect(unsafe_code, reason = "the kernel and worker threads fill memory that the shard owns")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use memmap2::MmapMut;
 use thermocline_core::prefetch;
 
 /// Alignment of memory that devices require if they bypass the page cache.
@@ -33,6 +34,8 @@ pub struct Frames {
     frame_bytes: usize,
     /// No two allocations of a process have the same number.
     number: u64,
+    /// The memory that `base` points to.
+    _memory: MmapMut,
 }
 
 // SAFETY: the memory is owned by this value and freed once; who accesses which frame at which time
@@ -42,7 +45,7 @@ unsafe impl Send for Frames {}
 unsafe impl Sync for Frames {}
 
 impl Frames {
-    /// Allocate `frames` frames, all zero.
+    /// Allocate `frames` frames, all zero. The system has memory for all of them, in huge pages if it can.
     ///
     /// # Panics
     /// If `frame_bytes` is not a multiple of [`ALIGNMENT_BYTES`], or `frames` is 0.
@@ -50,11 +53,19 @@ impl Frames {
         assert!(frame_bytes > 0 && frame_bytes.is_multiple_of(ALIGNMENT_BYTES), "frames align");
         assert!(frames > 0, "a pool has a frame");
         let layout = Self::layout(frames, frame_bytes);
-        // SAFETY: the layout is not empty, as asserted.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        let mut memory =
+            MmapMut::map_anon(layout.size()).unwrap_or_else(|_| handle_alloc_error(layout));
+        #[cfg(target_os = "linux")]
+        // A hint: without huge pages, each frame costs a walk through the tables of the system's pages.
+        let _is_followed = memory.advise(memmap2::Advice::HugePage).is_ok();
+        memory.fill(0);
+        #[cfg(target_os = "linux")]
+        // The huge pages stay, but none are made of small ones later: the system would take back the memory of
+        // frames that were given back.
+        let _is_followed = memory.advise(memmap2::Advice::NoHugePage).is_ok();
+        let base = NonNull::new(memory.as_mut_ptr()).expect("memory has an address");
         let number = ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { base, count: frames, frame_bytes, number })
+        Arc::new(Self { base, count: frames, frame_bytes, number, _memory: memory })
     }
 
     /// Return the number of frames.
@@ -116,13 +127,6 @@ impl Frames {
     fn layout(frames: u32, frame_bytes: usize) -> Layout {
         let bytes = (frames as usize).checked_mul(frame_bytes).expect("memory is addressable");
         Layout::from_size_align(bytes, ALIGNMENT_BYTES).expect("memory is addressable")
-    }
-}
-
-impl Drop for Frames {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new` with the same layout, and freed nowhere else.
-        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.count, self.frame_bytes)) }
     }
 }
 

@@ -362,6 +362,8 @@ pub(crate) struct Output {
     /// Buffers before, which are freed one by one as they are sent.
     sealed: VecDeque<Vec<u8>>,
     sealed_bytes: usize,
+    /// The last buffer that was sent, to be filled again: the system would map and clear another one.
+    spare: Vec<u8>,
     /// Bytes of the first buffer that were sent.
     sent: usize,
     /// `true` if the socket took any since this was looked at last.
@@ -391,7 +393,7 @@ impl Output {
 
     /// Return the memory that it holds, in bytes.
     pub(crate) fn capacity_bytes(&self) -> usize {
-        self.sealed_bytes + self.bytes.capacity()
+        self.sealed_bytes + self.bytes.capacity() + self.spare.capacity()
     }
 
     /// Makes room for a reply in `bytes` without holding much more memory than replies fill.
@@ -419,6 +421,9 @@ impl Output {
 
     /// Gives memory beyond so many bytes back, if nothing waits.
     pub(crate) fn shrink(&mut self, kept_bytes: usize) {
+        if self.bytes.capacity() + self.spare.capacity() > kept_bytes {
+            self.spare = Vec::new();
+        }
         if self.bytes.is_empty() && self.bytes.capacity() > kept_bytes {
             self.bytes = Vec::new();
         }
@@ -430,7 +435,8 @@ impl Output {
     }
 
     fn seal(&mut self) {
-        let mut bytes = std::mem::take(&mut self.bytes);
+        let spare = std::mem::take(&mut self.spare);
+        let mut bytes = std::mem::replace(&mut self.bytes, spare);
         if bytes.capacity() - bytes.len() > SLACK_BYTES_MAX {
             bytes.shrink_to_fit();
         }
@@ -442,7 +448,12 @@ impl Output {
     fn advance(&mut self, length: usize) {
         self.sent += length;
         if self.sealed.front().is_some_and(|first| first.len() == self.sent) {
-            self.sealed_bytes -= self.sealed.pop_front().map_or(0, |first| first.capacity());
+            let mut first = self.sealed.pop_front().unwrap_or_default();
+            self.sealed_bytes -= first.capacity();
+            if first.capacity() <= CHUNK_BYTES + SLACK_BYTES_MAX {
+                first.clear();
+                self.spare = first;
+            }
             self.sent = 0;
         }
     }
