@@ -698,3 +698,32 @@ fn writes_wait_until_it_is_known_whether_they_may_be_acknowledged() {
         engine.release(reply);
     }
 }
+
+#[test]
+fn a_promise_that_waits_while_the_flash_is_given_up_waits_for_the_disk() {
+    let write = Request::write(1, 0, PAGE);
+    for is_durable in [false, true] {
+        let mut engine = engine(options("hat"));
+        let hold = engine.shard().write_hold();
+        if is_durable {
+            engine.submit(Request { is_durable, ..write }, &[1; 4096]).unwrap();
+        } else {
+            ask(&mut engine, write, &[1; 4096]);
+            engine.submit(Request::flush(1), &[]).unwrap();
+        }
+        // Another shard's region has failed, and a note is about to say so.
+        hold.wait();
+        engine.wait_until_idle();
+        assert!(engine.next_reply().is_none());
+        assert_eq!(engine.shard().counters().commits, 1, "the flash has it durably");
+        engine.shard_mut().give_up_flash();
+        hold.release();
+        assert!(engine.next_reply().is_none(), "only a flash has it that no start uses");
+        engine.wait_until_idle();
+        let reply = engine.next_reply().unwrap();
+        assert_eq!((reply.tag, reply.result), (1, Ok(())));
+        engine.release(reply);
+        let backing = &engine.shard().counters().backing;
+        assert_eq!((backing.all_written_bytes(), backing.syncs), (PAGE, 1));
+    }
+}

@@ -127,6 +127,7 @@ impl Shard {
         }
         self.end_flash();
         self.owe_versions();
+        self.promise_again();
     }
 
     /// Stop using the flash, except to read pages that only it has.

@@ -21,6 +21,11 @@ impl Shard {
         if self.disk_syncs.take_loss() {
             return self.reply(request, Err(RequestError::Io), None, Segments::new());
         }
+        self.wait_for_all(request);
+    }
+
+    /// Let a request wait until every version so far is durable.
+    pub(super) fn wait_for_all(&mut self, request: Request) {
         let version = self.version;
         let key = self.insert_waiting(request);
         // Rule 6: versions of pages that are being written now are written again if the flush

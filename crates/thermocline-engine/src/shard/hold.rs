@@ -76,9 +76,21 @@ impl Shard {
         if self.write_hold.is_waiting() {
             return;
         }
-        for reply in self.requests.take_held_replies() {
+        for (_, reply) in self.requests.take_held_replies() {
             let result = reply.result.and_then(|()| self.held_back(reply.kind));
             self.requests.push_reply(Reply { result, ..reply });
+        }
+    }
+
+    /// Have requests whose answers waited, and which promise durable bytes, wait for the disk: the flash that has the
+    /// bytes is given up.
+    pub(super) fn promise_again(&mut self) {
+        for (request, reply) in self.requests.take_held_replies() {
+            if request.kind == RequestKind::Flush || request.is_durable {
+                self.wait_for_all(request);
+            } else {
+                self.requests.hold_reply(request, reply);
+            }
         }
     }
 }

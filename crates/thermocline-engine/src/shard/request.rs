@@ -333,7 +333,7 @@ impl Shard {
         }
         // A write's answer has no segments, so it holds no frame while it waits.
         if reply.result.is_ok() && self.must_wait(kind) {
-            self.requests.hold_reply(reply);
+            self.requests.hold_reply(request, reply);
         } else {
             self.requests.push_reply(reply);
         }

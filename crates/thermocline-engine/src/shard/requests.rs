@@ -42,7 +42,7 @@ pub(super) struct Requests {
     pending: Slab<Pending>,
     replies: VecDeque<Reply>,
     /// Those that wait until it is known whether they may be given.
-    held_replies: Vec<Reply>,
+    held_replies: Vec<(Request, Reply)>,
     /// Frames that the request being taken may still need.
     claimed_frames: usize,
     /// The last time that overdue requests were looked for.
@@ -185,8 +185,8 @@ impl Requests {
     }
 
     /// Keep an answer back.
-    pub(super) fn hold_reply(&mut self, reply: Reply) {
-        self.held_replies.push(reply);
+    pub(super) fn hold_reply(&mut self, request: Request, reply: Reply) {
+        self.held_replies.push((request, reply));
     }
 
     /// Return `true` if answers were kept back.
@@ -195,7 +195,7 @@ impl Requests {
     }
 
     /// Take the answers that were kept back, in their order.
-    pub(super) fn take_held_replies(&mut self) -> Vec<Reply> {
+    pub(super) fn take_held_replies(&mut self) -> Vec<(Request, Reply)> {
         std::mem::take(&mut self.held_replies)
     }
 
