@@ -4,7 +4,7 @@
 //! place: policies that keep blocks of several pages find neighbours in it. Beside each request stands how
 //! long the sequential run before it is, as far as all requests tell. When the sample is full
 //! the rate is halved, and what is no longer in it is forgotten, as in SHARDS of fixed size
-//! (Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, section 4); so samples of different rates can be
+//! (Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, section 3.2); so samples of different rates can be
 //! [joined](RunningSample::join).
 //!
 //! Each request also knows its [place](Place) among all requests: how many reads and writes came before

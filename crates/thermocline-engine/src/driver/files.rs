@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, seek};
-use rustix::io::{Errno, preadv, pwritev};
+use rustix::io::{Errno, preadv, pwritev, retry_on_intr};
 
 use super::Allocation;
 use super::identity::has_bytes_of;
@@ -375,7 +375,7 @@ fn read(file: &File, offset: u64, frames: &Frames, operation: &Operation) -> io:
             .collect();
         let mut slices = slices.as_mut_slice();
         while !slices.is_empty() {
-            let read = preadv(file, slices, offset + done_bytes)?;
+            let read = retry_on_intr(|| preadv(file, slices, offset + done_bytes))?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -396,7 +396,7 @@ fn write(file: &File, offset: u64, frames: &Frames, operation: &Operation) -> io
             .collect();
         let mut slices = slices.as_mut_slice();
         while !slices.is_empty() {
-            let written = pwritev(file, slices, offset + done_bytes)?;
+            let written = retry_on_intr(|| pwritev(file, slices, offset + done_bytes))?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
