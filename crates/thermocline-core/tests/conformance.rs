@@ -46,7 +46,13 @@ fn small(entry: &PolicyEntry) -> Vec<(String, String)> {
         "dm-pcache" => &[("segment_pages", "2")],
         "cachelib" => &[("region_pages", "2"), ("reinsertion_hits", "1")],
         "foyer" => &[("region_pages", "2"), ("probation_percent", "60")],
-        "auto" => &[("window", "8"), ("patience", "1"), ("margin", "0"), ("move_share", "0")],
+        "auto" => &[
+            ("window", "8"),
+            ("half_life", "1"),
+            ("patience", "1"),
+            ("margin", "0"),
+            ("move_share", "0"),
+        ],
         "open-cas" => &[("line_pages", "2"), ("mode", "wb"), ("cleaning", "acp")],
         _ => &[],
     };

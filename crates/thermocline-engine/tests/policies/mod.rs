@@ -15,7 +15,7 @@ pub(crate) fn entries() -> Vec<&'static PolicyEntry> {
 /// Parameters with which `auto` changes its candidate in the few accesses of a test; by default it
 /// would not.
 const EAGER: &[(&str, &str)] =
-    &[("window", "8"), ("patience", "1"), ("margin", "0"), ("move_share", "0")];
+    &[("window", "8"), ("half_life", "1"), ("patience", "1"), ("margin", "0"), ("move_share", "0")];
 
 /// Return one of them, with its default parameters, except those that would keep it from its work.
 pub(crate) fn policy(entry: &PolicyEntry, write_miss: WriteMiss) -> PolicyOptions {

@@ -58,13 +58,16 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("one of each kind of policy; each more costs time and memory"),
     Parameter::integer("sample_pages", 1..=1 << 24, 256)
         .summary("pages that a miniature's smallest tier has at least, if the tier has them")
-        .source("record/2026-11-26-auto.md"),
+        .source("record/2026-11-29-auto.md"),
     Parameter::integer_or_auto("window", 1..=1 << 40)
         .summary(
             "accesses of a window; auto: a quarter of the pages of memory and flash, at least 256",
         )
-        .source("record/2026-11-26-auto.md")
+        .source("record/2026-11-29-auto.md")
         .scaling(Scaling::Proportional),
+    Parameter::integer("half_life", 1..=1 << 40, 64)
+        .summary("windows after which their I/O time counts half")
+        .source("record/2026-11-29-auto.md"),
     Parameter::real("margin", 0.0..=1.0, 0.01)
         .summary("share of the I/O time by which a candidate must be better")
         .source("half of what may be lost on a steady workload"),
@@ -78,7 +81,7 @@ pub const PARAMETERS: &[Parameter] = &[
             "what a change may cost, and an advantage must have saved before: the time of reading \
                   this share of the pages of memory and flash from disk",
         )
-        .source("record/2026-11-26-auto.md"),
+        .source("record/2026-11-29-auto.md"),
     Parameter::real("wear_ms", 0.0..=1e6, 0.0)
         .summary("milliseconds that each page written to flash counts for besides, as its wear")
         .source("none: what an erase is worth depends on the drive"),
@@ -160,6 +163,7 @@ impl Choice {
         let pages = u64::from(memory_pages) + u64::from(flash_pages);
         let mut costs = costs(setup, values);
         let caution = Caution {
+            half_life_windows: values.integer("half_life"),
             margin: values.real("margin"),
             patience_windows: values.integer("patience"),
             move_ms: values.real("move_share") * pages as f64 * costs[2].read_ms,
