@@ -60,8 +60,8 @@ impl Frames {
         let _is_followed = memory.advise(memmap2::Advice::HugePage).is_ok();
         memory.fill(0);
         #[cfg(target_os = "linux")]
-        // The huge pages stay, but none are made of small ones later: the system would take back the memory of
-        // frames that were given back.
+        // The huge pages stay, but none are made later, because those would again have memory for frames that
+        // were given back.
         let _is_followed = memory.advise(memmap2::Advice::NoHugePage).is_ok();
         let base = NonNull::new(memory.as_mut_ptr()).expect("memory has an address");
         let number = ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,8 @@ impl Frames {
         unsafe { std::slice::from_raw_parts_mut(self.pointer(frame).as_ptr(), self.frame_bytes) }
     }
 
-    /// Give the memory of a frame back to the system. It is zero when it is used again.
+    /// Give the memory of a frame back to the system, which takes that of a huge page apart when it needs memory.
+    /// The frame is zero when it is used again.
     fn give_back(&self, frame: FrameId) {
         #[cfg(target_os = "linux")]
         {

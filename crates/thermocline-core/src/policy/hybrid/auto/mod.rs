@@ -66,7 +66,7 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("record/2026-11-29-auto.md")
         .scaling(Scaling::Proportional),
     Parameter::integer("half_life", 1..=1 << 40, 64)
-        .summary("windows after which their I/O time counts half")
+        .summary("windows after which the I/O time of a window counts half")
         .source("record/2026-11-29-auto.md"),
     Parameter::real("margin", 0.0..=1.0, 0.01)
         .summary("share of the I/O time by which a candidate must be better")
