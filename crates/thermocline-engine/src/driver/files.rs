@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, seek};
-use rustix::io::{Errno, preadv, pwritev, retry_on_intr};
+use rustix::io::{Errno, pread, preadv, pwrite, pwritev, retry_on_intr};
 
 use super::Allocation;
 use super::identity::has_bytes_of;
@@ -419,12 +419,10 @@ impl DeviceFile {
         offset = self.place(offset, bytes.len() as u64)?;
         let mut left = bytes;
         while !left.is_empty() {
-            let read = match rustix::io::pread(&self.file, &mut *left, offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => read,
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let read = retry_on_intr(|| pread(&self.file, &mut *left, offset))?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             offset += read as u64;
             left = &mut left[read..];
         }
@@ -442,12 +440,10 @@ impl DeviceFile {
         offset = self.place(offset, bytes.len() as u64)?;
         let mut left = bytes;
         while !left.is_empty() {
-            let written = match rustix::io::pwrite(&self.file, left, offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => written,
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let written = retry_on_intr(|| pwrite(&self.file, left, offset))?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
             offset += written as u64;
             left = &left[written..];
         }

@@ -98,7 +98,7 @@ fn a_failed_sync_that_one_volume_asked_for_is_told_to_the_other() {
                 is_taken = is_taken || world.submit(number, RequestKind::Flush, 0..0);
                 world.turn(fails);
             }
-            // The first one that is told has the others of its volume wait, until they have heard of it.
+            // The first shard that hears of it gives the flash up at once, the others of its volume a little later.
             let is_told = !world.volumes[number].all(Shard::has_flash);
             let must_hear = needs_sync && (fails || has_failed);
             assert!(is_told || !must_hear, "seed {seed}: volume {number}");

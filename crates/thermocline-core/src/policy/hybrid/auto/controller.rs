@@ -2,7 +2,7 @@
 //!
 //! * Source: follow the leader with a cost of switching; discounted totals as in Herbster and Warmuth,
 //!   *Tracking the Best Expert*, Machine Learning 32, 1998.
-//! * State: 64 bytes per candidate, and the last changes.
+//! * State: 72 bytes per candidate, and the last changes.
 //! * Cost: O(candidates) per window.
 //! * Deviations: totals are discounted evenly instead of being shared; a lead must have lasted for a least number
 //!   of windows.
@@ -16,7 +16,7 @@ use crate::{Choosing, SWITCHES_KEPT, Switch};
 /// Certainty of an advantage that the controller requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Caution {
-    /// Windows after which their I/O time counts half.
+    /// Windows after which the I/O time of a window counts half.
     pub(super) half_life_windows: u64,
     /// A candidate is better only if it is by this share of the I/O time of the one in force.
     pub(super) margin: f64,
