@@ -481,6 +481,22 @@ mod tests {
         (0..=250).cycle().skip(first).take(length).collect()
     }
 
+    #[test]
+    fn a_buffer_that_was_sent_is_filled_again_or_given_back() {
+        let mut output = Output::default();
+        for length_bytes in [200_000, 100_000] {
+            output.make_room(length_bytes);
+            output.bytes.extend_from_slice(&pattern(length_bytes, 0));
+        }
+        output.advance(200_000);
+        assert_eq!(output.capacity_bytes(), 300_000, "what was sent is kept");
+        output.make_room(200_000);
+        assert_eq!(output.capacity_bytes(), 300_000, "and filled again");
+        output.advance(100_000);
+        output.shrink(0);
+        assert_eq!(output.capacity_bytes(), 0);
+    }
+
     proptest! {
         // Each moves a megabyte.
         #![proptest_config(ProptestConfig::with_cases(48))]
