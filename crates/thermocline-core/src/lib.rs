@@ -54,7 +54,7 @@ mod tier;
 pub use access::{Access, Nanos, Op, PageId};
 pub use action::{Action, Actions};
 pub use admission::{Admission, Gate};
-pub use choosing::{Choosing, SWITCHES_KEPT, Switch};
+pub use choosing::{Choosing, Estimate, SWITCHES_KEPT, Switch};
 pub use config::ConfigError;
 pub use counts::Counts;
 pub use foresight::Foresight;

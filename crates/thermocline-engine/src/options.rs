@@ -2,7 +2,9 @@
 
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::PolicyEntry;
-use thermocline_core::{Admission, BoxedPolicy, Indexing, Nanos, PageCost, Setup, Tier, WriteMiss};
+use thermocline_core::{
+    Admission, BoxedPolicy, Choosing, Indexing, Nanos, PageCost, Setup, Tier, WriteMiss,
+};
 use thiserror::Error;
 
 use crate::format::PAGES_MAX;
@@ -30,6 +32,9 @@ pub struct Options {
     pub pins: PageRanges,
     /// Policy that decides where pages are.
     pub policy: PolicyOptions,
+    /// Choices that such a policy made before, if it lets one of several candidates decide. It goes on from there
+    /// if the candidates are the same.
+    pub choosing: Option<Choosing>,
     /// Treatment of writes.
     pub write_mode: WriteMode,
     /// The longest request in bytes; it bounds the frames that the engine keeps besides RAM.
@@ -246,6 +251,7 @@ impl Options {
             flash_pages,
             pinned_pages: 0,
             pins: PageRanges::default(),
+            choosing: None,
             policy,
             write_mode: WriteMode::Back,
             request_bytes_max: 1 << 20,
@@ -403,7 +409,11 @@ impl Options {
             ..Setup::hybrid(space.count(), self.ram_pages, self.flash_pages)
         };
         let policy = self.policy.entry.build(&setup, &self.policy.values);
-        Ok((policy.map_err(OptionsError::Policy)?, space))
+        let mut policy = policy.map_err(OptionsError::Policy)?;
+        if let Some(choosing) = &self.choosing {
+            policy.resume(choosing);
+        }
+        Ok((policy, space))
     }
 
     /// Refuses what cannot work.

@@ -423,6 +423,85 @@ fn another_policy_takes_over_what_is_cached() {
     assert_eq!(engine.shard().counters().backing.reads, before, "all of it was cached");
 }
 
+/// Return `auto` with two candidates, of which it changes to the other one soon.
+fn auto(margin: &str) -> PolicyOptions {
+    let given = [
+        ("candidates", "lru-exclusive+second-access"),
+        ("window", "100"),
+        ("patience", "1"),
+        ("move_share", "0"),
+        ("margin", margin),
+    ];
+    let given = given.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let policy = PolicyOptions::named("auto").unwrap();
+    PolicyOptions { values: policy.entry.values(&given).unwrap(), ..policy }
+}
+
+/// Reads pages that nobody wants again: what writes least to flash is best.
+fn read_once(engine: &mut Engine<MemoryDriver>, steps: std::ops::Range<u64>) {
+    for step in steps {
+        ask(engine, Request::read(step, step * 7 % 4096 * PAGE, PAGE), &[]);
+    }
+}
+
+/// Change that has the policy built again.
+type Change = fn(&mut Shard);
+
+#[test]
+fn candidates_stay_chosen_while_sizes_and_policies_change() {
+    let options = Options { spare_ram_pages: 16, ..Options::new(4096, 16, 64, auto("0")) };
+    let mut engine = engine(options);
+    read_once(&mut engine, 0..1000);
+    let chosen = engine.shard().choosing().unwrap();
+    assert_eq!((chosen.switches, &*chosen.in_force), (1, "second-access"));
+    let mut accesses = chosen.accesses;
+    let changes: [(&str, Change); 7] = [
+        ("less RAM", |shard| shard.set_ram_pages(8).unwrap()),
+        ("more RAM", |shard| shard.set_ram_pages(32).unwrap()),
+        ("less flash", |shard| shard.set_flash_pages(40).unwrap()),
+        ("more flash", |shard| shard.set_flash_pages(64).unwrap()),
+        ("a larger backing store", |shard| shard.grow_backing(5000).unwrap()),
+        ("another parameter", |shard| shard.set_policy(auto("0.01")).unwrap()),
+        ("another policy and back", |shard| {
+            shard.set_policy(PolicyOptions::named("lru").unwrap()).unwrap();
+            assert!(shard.choosing().is_none());
+            shard.set_policy(auto("0")).unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        change(engine.shard_mut());
+        engine.wait_until_idle();
+        engine.shard().assert_invariants();
+        let found = engine.shard().choosing().unwrap();
+        assert_eq!((found.switches, &*found.in_force), (1, "second-access"), "{name}");
+        assert_eq!(found.recent, chosen.recent, "{name}");
+        assert_eq!(found.accesses, accesses, "what the new policy is told is no workload: {name}");
+        read_once(&mut engine, 0..1000);
+        let later = engine.shard().choosing().unwrap();
+        assert_eq!((later.switches, later.accesses), (1, accesses + 1000), "{name}");
+        accesses = later.accesses;
+    }
+    // Other candidates begin anew.
+    let given = [("candidates".to_owned(), "lru-exclusive+hat+second-access".to_owned())];
+    let other = PolicyOptions::named("auto").unwrap();
+    let values = other.entry.values(&given).unwrap();
+    engine.shard_mut().set_policy(PolicyOptions { values, ..other }).unwrap();
+    assert_eq!(engine.shard().choosing().unwrap().switches, 0);
+}
+
+#[test]
+fn candidates_are_compared_though_sizes_change_often() {
+    let options = Options { spare_ram_pages: 16, ..Options::new(4096, 16, 64, auto("0")) };
+    let mut engine = engine(options);
+    for step in 0..100 {
+        read_once(&mut engine, step * 10..(step + 1) * 10);
+        let ram_pages = [16, 17][usize::from(step % 2 == 0)];
+        engine.shard_mut().set_ram_pages(ram_pages).unwrap();
+    }
+    let found = engine.shard().choosing().unwrap();
+    assert_eq!((found.accesses, found.switches, &*found.in_force), (1000, 1, "second-access"));
+}
+
 #[test]
 fn zeroes_and_prefetches_are_accesses() {
     let mut engine = engine(options("lru"));

@@ -186,6 +186,16 @@ pub trait Policy: Debug {
     fn choosing(&self) -> Option<Choosing> {
         None
     }
+
+    /// Goes on from the choices of a policy whose place this one takes, if both have the same candidates. Does
+    /// nothing otherwise.
+    ///
+    /// To be called before anything else.
+    fn resume(&mut self, _choosing: &Choosing) {}
+
+    /// Says whether accesses from now on only tell what memory holds, after another policy decided. At first they
+    /// are those of a workload, by which a policy may compare candidates.
+    fn set_telling(&mut self, _is_telling: bool) {}
 }
 
 /// Run the loop of [`Policy::access_all`].

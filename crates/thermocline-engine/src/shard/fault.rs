@@ -64,17 +64,24 @@ impl Shard {
         self.renew_policy(&(0..0)).inspect_err(|_| self.options.policy = former)
     }
 
-    /// Build the policy again, and pass it the contents of RAM and flash, except for these pages.
+    /// Build the policy again, and pass it the contents of RAM and flash, except for these pages. One that lets
+    /// one of several candidates decide goes on with the one that the former policy chose.
     ///
     /// # Errors
     /// If the policy cannot be built; the old one stays.
     pub(super) fn renew_policy(&mut self, forgotten: &Range<u64>) -> Result<(), OptionsError> {
+        // Others may decide for a while, for instance after the flash failed.
+        if let Some(choosing) = self.policy.choosing() {
+            self.options.choosing = Some(choosing);
+        }
         let (policy, space) = self.options.build_policy(self.slots.count())?;
         self.policy = policy;
         self.places.rename(space, &self.slots, &self.entries);
         let in_ram = self.forget_views(forgotten);
         self.tell_survivors(forgotten);
+        self.policy.set_telling(true);
         self.tell_ram(&in_ram);
+        self.policy.set_telling(false);
         self.pins.refill();
         self.is_stirred = true;
         Ok(())

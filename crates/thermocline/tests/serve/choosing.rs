@@ -21,21 +21,74 @@ fn choosing(engine: &Engine) -> Value {
     shadows["choosing"].clone()
 }
 
+const CANDIDATES: &str = "lru-exclusive+second-access";
+
+/// Parameters with which `auto` changes its candidate soon.
+fn parameters(candidates: &str, window: i64) -> toml::Table {
+    toml::toml! {
+        candidates = candidates
+        sample_pages = 64
+        patience = 1
+        margin = 0.0
+        move_share = 0.0
+        window = window
+    }
+}
+
+#[test]
+fn a_restart_goes_on_with_what_was_chosen() {
+    for shards in [1_i64, 2] {
+        let mut cache = Cache::new(16);
+        cache.set("policy.name", "auto").set("shards", shards);
+        let engine = cache.set("policy.parameters", parameters(CANDIDATES, 100)).start();
+        read_once(&mut engine.client());
+        let before = choosing(&engine);
+        assert_eq!(before["in_force"], "second-access", "{before}");
+        engine.stop();
+        let engine = cache.start();
+        assert_eq!(choosing(&engine), before, "after a stop in order");
+        assert!(!engine.log().contains(ADOPTS), "changes of the last run are not logged again");
+        read_once(&mut engine.client());
+        let later = choosing(&engine);
+        assert!(later["accesses"].as_u64() > before["accesses"].as_u64(), "{later}");
+        engine.kill();
+        // A kill costs what was compared since the file was written.
+        let engine = cache.start();
+        let found = choosing(&engine);
+        assert_eq!(found["in_force"], "second-access", "{found}");
+        assert!(found["accesses"].as_u64() <= later["accesses"].as_u64());
+        engine.stop();
+        // Another number of shards.
+        cache.set("shards", 3 - shards);
+        let engine = cache.start_with(&["--force-init"]);
+        assert_eq!(choosing(&engine)["in_force"], "second-access");
+        engine.stop();
+        // Candidates that the file does not have.
+        cache.set("policy.parameters", parameters("lru-exclusive+hat+second-access", 100));
+        let engine = cache.start();
+        assert_eq!(choosing(&engine)["in_force"], "hat");
+        engine.stop();
+        cache.set("policy.parameters", parameters(CANDIDATES, 100));
+        let file = cache.path("disk.img.thermocline.auto");
+        let whole = std::fs::read_to_string(&file).unwrap();
+        for bad in [&whole[..whole.len() / 2], "", "[]", &whole.replacen(": 1", ": 2", 1)] {
+            std::fs::write(&file, bad).unwrap();
+            let engine = cache.start();
+            assert_eq!(choosing(&engine)["switches"], 0, "{bad}");
+            let log = engine.log();
+            let warns =
+                |line: &str| line.contains("cannot be read") && line.contains("thermocline.auto");
+            assert!(log.lines().any(warns), "{log}");
+            engine.stop();
+        }
+    }
+}
+
 #[test]
 fn every_change_is_logged_with_its_reason() {
-    let parameters = |window: i64| -> toml::Table {
-        toml::toml! {
-            candidates = "lru-exclusive+second-access"
-            sample_pages = 64
-            patience = 1
-            margin = 0.0
-            move_share = 0.0
-            window = window
-        }
-    };
     let mut cache = Cache::new(16);
     cache.set("policy.name", "auto").set("shadow", vec!["lru-exclusive"]);
-    let engine = cache.set("policy.parameters", parameters(100)).start();
+    let engine = cache.set("policy.parameters", parameters(CANDIDATES, 100)).start();
     let mut client = engine.client();
     assert_eq!(choosing(&engine)["in_force"], "lru-exclusive");
     read_once(&mut client);
@@ -62,8 +115,12 @@ fn every_change_is_logged_with_its_reason() {
         let metric = format!("thermocline_policy{{name=\"{name}\",tier=\"ram\"}}");
         assert!(shown.contains(&metric), "{shown}");
     }
-    // Another policy counts from the beginning, and so does the log.
-    cache.set("policy.parameters", parameters(101));
+    // The same candidates go on, and what the new policy is told is no workload.
+    cache.set("policy.parameters", parameters(CANDIDATES, 101));
+    assert!(engine.reload(&cache));
+    assert_eq!(choosing(&engine), chosen);
+    // Others count from the beginning, and so does the log.
+    cache.set("policy.parameters", parameters("lru-exclusive+lru-inclusive+second-access", 100));
     assert!(engine.reload(&cache));
     read_once(&mut client);
     let again = choosing(&engine)["switches"].as_u64().unwrap();

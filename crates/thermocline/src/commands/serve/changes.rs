@@ -426,6 +426,7 @@ impl Shared {
     fn remove(&mut self, volume: Arc<Volume>, engines: Vec<Engine<AnyDriver>>) -> Result<()> {
         self.boards.remove(&volume.name);
         self.ranges.remove(&volume.name);
+        volume.choices.store();
         let (left, is_durable) = leave_all(engines, false, &mut || ())?;
         ensure!(is_durable, "its backing store failed at the end");
         // The note before the directory: a crash in between leaves a region that nobody needs, not a

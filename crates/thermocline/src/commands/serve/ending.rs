@@ -40,6 +40,8 @@ impl LeftBehind {
         let Seat { volume, mut begins, instruments, cleaning, .. } = seat;
         instruments.end_recording();
         let mut engine = service.into_inner().into_engine();
+        let shard = engine.shard();
+        volume.choices.post(shard.options().share.index.into(), shard.choosing());
         // Rule 11: until the epoch is durable, an end may write to neither device.
         let has_begun = begins.finish(engine.shard_mut());
         let ended = self.of(volume, cleaning.drain_at_exit);
@@ -93,6 +95,7 @@ pub(super) fn leave_volumes(
             }
         };
         let _span = volume.span.enter();
+        volume.choices.store();
         let (left, is_durable) = leave_all(engines, drains, sign_of_life)?;
         if !is_durable {
             not_durable.push(volume.name.clone());

@@ -12,6 +12,7 @@ use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, 
 use thermocline_nbd::cached::Meter;
 use tracing::{info, warn};
 
+use super::choosing_status::ChoosingStatus;
 use super::config::{Config, Record, Resource};
 use super::devices::AnyDriver;
 use super::kept_note::Note;
@@ -20,8 +21,7 @@ use super::record::{Recorders, Recording};
 use super::shadows::{Wanted, Watching};
 use super::sharing_status::{ShareStatus, SharingStatus};
 use super::status::{
-    ChoosingStatus, DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier,
-    Status,
+    DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier, Status,
 };
 
 /// An incident ends when nothing has failed for so long.
@@ -126,7 +126,10 @@ impl Instruments {
             has_flash: config.flash.is_some(),
             flash_rated_written_bytes: Shared::new(Mutex::new(config.flash_rated_written_bytes()?)),
             flash_incident: Shared::default(),
-            switches_logged: Shared::default(),
+            // The log of the last run has those that it begins with.
+            switches_logged: Shared::new(Mutex::new(
+                shard.choosing().map_or(0, |choosing| choosing.switches),
+            )),
             sharing: Shared::default(),
         };
         instruments.set_recording(config.record.as_ref(), shard.options())?;

@@ -1,9 +1,12 @@
 //! `thermocline serve`: the engine over NBD, and as a disk of virtual machines.
 
 mod advice;
+mod beside_note;
 mod block_device;
 mod board;
 mod changes;
+mod choices;
+mod choosing_status;
 mod cleaning;
 pub(crate) mod config;
 pub(crate) mod control;
@@ -295,7 +298,7 @@ fn serve(
     leave_volumes(left.into_volumes(departing), serving.are_named, &mut || watchdog.beat())
 }
 
-/// Starts the threads that wake the shards, and that try to write the notes again.
+/// Starts the threads that wake the shards, and that write notes and choices.
 fn start_clocks(all: Handle, notes: Notes) -> Result<()> {
     std::thread::Builder::new()
         .name("clock".into())
@@ -312,7 +315,7 @@ fn start_clocks(all: Handle, notes: Notes) -> Result<()> {
         .spawn(move || {
             loop {
                 std::thread::sleep(NOTE_INTERVAL);
-                notes.retry();
+                notes.store();
             }
         })
         .context("cannot start the note's thread")?;

@@ -15,6 +15,7 @@ use thermocline_engine::{
 };
 use tracing::info;
 
+use super::choices::ChoiceFile;
 use super::config::{Config, Volumes, WantedFlash};
 use super::devices::{AnyDriver, caching, lock_flash, options, set_bytes};
 use super::epoch::{Beginning, FirstNote, FoundFlash};
@@ -40,6 +41,8 @@ pub(crate) struct Opened {
     pub(crate) beginning: Beginning,
     /// Pinned ranges.
     pub(crate) pins: PinFile,
+    /// Choices that its policy made before.
+    pub(crate) choices: Arc<ChoiceFile>,
     /// The backing store, if it is a file or a block device.
     pub(crate) backing: Option<DeviceFile>,
     /// Share of the flash that it gets when other volumes have given room back.
@@ -56,6 +59,7 @@ struct Store<'a> {
     each: Vec<Options>,
     note: Option<NotePlace>,
     pins: PinFile,
+    choices: ChoiceFile,
 }
 
 /// A volume of which it is known what is to be done.
@@ -296,15 +300,16 @@ impl<'a> Store<'a> {
         let note = config.backing.note.as_deref();
         let note = place.note(note, flash, config.state_dir.as_deref())?;
         let pins = PinFile::load(note.as_ref(), config.page_size.0)?;
-        let (options, each) = sized(config, size_bytes, &pins)?;
-        Ok(Self { config, place, backing, size_bytes, options, each, note, pins })
+        let choices = ChoiceFile::load(note.as_ref());
+        let (options, each) = sized(config, size_bytes, &pins, &choices)?;
+        Ok(Self { config, place, backing, size_bytes, options, each, note, pins, choices })
     }
 
     /// Return the same with other shares of RAM and flash.
     fn with_config(self, config: &Config) -> Result<Store<'_>> {
-        let (options, each) = sized(config, self.size_bytes, &self.pins)?;
-        let Self { place, backing, size_bytes, note, pins, .. } = self;
-        Ok(Store { config, place, backing, size_bytes, options, each, note, pins })
+        let (options, each) = sized(config, self.size_bytes, &self.pins, &self.choices)?;
+        let Self { place, backing, size_bytes, note, pins, choices, .. } = self;
+        Ok(Store { config, place, backing, size_bytes, options, each, note, pins, choices })
     }
 
     fn name(&self) -> &'a str {
@@ -387,7 +392,7 @@ impl Planned<'_> {
     fn open(self, shared: &SharedFlash, region: Option<&Region>, may_wait: bool) -> Result<Opened> {
         let Self { store, flash, plan, is_to_grow } = self;
         let in_flash = store.in_flash();
-        let Store { config, place, backing, each, note: note_place, pins, .. } = store;
+        let Store { config, place, backing, each, note: note_place, pins, choices, .. } = store;
         let in_backing = || in_backing(&place);
         let whole = shared.file_for(config)?;
         let flash_file = whole.map(|file| part_of(&file, region)).transpose()?;
@@ -449,7 +454,8 @@ impl Planned<'_> {
         let engines =
             shards.into_iter().zip(drivers).map(|(shard, driver)| Engine::new(shard, driver));
         let (engines, backing) = (engines.collect(), backing_file);
-        Ok(Opened { engines, note, beginning, pins, backing, wanted_flash })
+        let choices = Arc::new(choices);
+        Ok(Opened { engines, note, beginning, pins, choices, backing, wanted_flash })
     }
 }
 
@@ -516,9 +522,15 @@ fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<V
 }
 
 /// Return the options of a volume, and those of each of its shards.
-fn sized(config: &Config, size_bytes: u64, pins: &PinFile) -> Result<(Options, Vec<Options>)> {
+fn sized(
+    config: &Config,
+    size_bytes: u64,
+    pins: &PinFile,
+    choices: &ChoiceFile,
+) -> Result<(Options, Vec<Options>)> {
     let options = Options { pins: pins.pages(), ..options(config, size_bytes)? };
-    let each = options.of_shards(config.shard_map()).context("`shards`")?;
+    let mut each = options.of_shards(config.shard_map()).context("`shards`")?;
     pins.check(&each)?;
+    choices.resume(&mut each);
     Ok((options, each))
 }

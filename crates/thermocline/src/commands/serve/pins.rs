@@ -1,13 +1,14 @@
 //! Pinned ranges of a volume, in a file beside the note: they outlive the server.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow};
 use thermocline_engine::{Options, PageRanges};
 
+use super::beside_note;
 use super::ranges::RangeWord;
 use crate::bytes::ByteRange;
 use crate::note::NotePlace;
@@ -30,11 +31,7 @@ impl PinFile {
     /// # Errors
     /// A file that cannot be read, or is not one of ranges.
     pub(super) fn load(note: Option<&NotePlace>, page_bytes: u64) -> Result<Self> {
-        let path = note.map(|note| {
-            let mut path = note.path().as_os_str().to_owned();
-            path.push(".pins");
-            PathBuf::from(path)
-        });
+        let path = note.map(|note| beside_note::path(note, ".pins"));
         let pages = path.as_deref().map(|path| {
             read(path, page_bytes).with_context(|| {
                 format!("`{}`: the pinned ranges; correct or remove the file", path.display())
@@ -126,19 +123,11 @@ fn read(path: &Path, page_bytes: u64) -> Result<PageRanges> {
 
 /// Writes ranges in place of the former file, durably.
 fn store(path: &Path, pages: &PageRanges, page_bytes: u64) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
     let lines = pages.iter().map(|range| {
         let [offset, length] = [range.start, range.end - range.start].map(|it| it * page_bytes);
         format!("{offset}+{length}\n")
     });
-    let mut file = File::create(&new)?;
-    file.write_all((HEADER.to_owned() + &lines.collect::<String>()).as_bytes())?;
-    // A crash leaves the former file or the new one, and the new one is there when the command ends.
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    beside_note::replace(path, &(HEADER.to_owned() + &lines.collect::<String>()))
 }
 
 #[cfg(test)]

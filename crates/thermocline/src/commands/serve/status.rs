@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thermocline_core::{Choosing, Switch, Tier};
+use thermocline_core::Tier;
 use thermocline_engine::figures::{Figure, Value};
 
+use super::choosing_status::ChoosingStatus;
 use super::mirrored::MirrorStatus;
 use super::sharing_status::SharingStatus;
 
@@ -203,71 +204,6 @@ pub(crate) struct ShadowStatus {
     /// Steps that put it in force.
     #[serde(flatten)]
     pub(crate) adoption: Adoption,
-}
-
-/// Choices of a policy that lets one of several decide.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ChoosingStatus {
-    /// The candidate that decides now.
-    pub(crate) in_force: String,
-    /// Number of changes so far.
-    pub(crate) switches: u64,
-    /// I/O time that the best candidate would have saved if it had decided all along; negative if changing
-    /// has paid.
-    pub(crate) regret_ms_per_access: f64,
-    pub(crate) candidates: Vec<CandidateStatus>,
-    /// The last changes, oldest first.
-    pub(crate) recent: Vec<SwitchStatus>,
-}
-
-/// A candidate, and its estimated I/O time so far.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CandidateStatus {
-    pub(crate) name: String,
-    pub(crate) io_ms_per_access: f64,
-}
-
-/// A change from one candidate to another, with its reason: what both needed over the last accesses.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SwitchStatus {
-    pub(crate) number: u64,
-    /// Accesses before the change.
-    pub(crate) accesses: u64,
-    pub(crate) former: String,
-    pub(crate) adopted: String,
-    pub(crate) over_accesses: u64,
-    pub(crate) former_ms_per_access: f64,
-    pub(crate) adopted_ms_per_access: f64,
-}
-
-impl From<Choosing> for ChoosingStatus {
-    fn from(choosing: Choosing) -> Self {
-        let candidate = |(name, io_ms_per_access): (&str, f64)| CandidateStatus {
-            name: name.to_owned(),
-            io_ms_per_access,
-        };
-        Self {
-            in_force: choosing.in_force.to_owned(),
-            switches: choosing.switches,
-            regret_ms_per_access: choosing.regret_ms_per_access,
-            candidates: choosing.candidates.into_iter().map(candidate).collect(),
-            recent: choosing.recent.into_iter().map(SwitchStatus::from).collect(),
-        }
-    }
-}
-
-impl From<Switch> for SwitchStatus {
-    fn from(switch: Switch) -> Self {
-        Self {
-            number: switch.number,
-            accesses: switch.accesses,
-            former: switch.former.to_owned(),
-            adopted: switch.adopted.to_owned(),
-            over_accesses: switch.over_accesses,
-            former_ms_per_access: switch.former_ms_per_access,
-            adopted_ms_per_access: switch.adopted_ms_per_access,
-        }
-    }
 }
 
 /// Steps that put a shadow's policy and sizes in force.

@@ -10,6 +10,7 @@ use thermocline_nbd::sharded::Sharded;
 use tracing::{Span, info};
 
 use super::board::Board;
+use super::choices::ChoiceFile;
 use super::cleaning::CleaningSection;
 use super::config::{Config, Resource, Volumes};
 use super::departure::{Departure, Stage};
@@ -45,6 +46,8 @@ pub(super) struct Volume {
     pub(super) exchange: Exchange,
     /// Orders about its ranges.
     pub(super) ranges: Arc<Ranges>,
+    /// Choices of its policy, for the next start.
+    pub(super) choices: Arc<ChoiceFile>,
     /// Share of RAM that it was opened with.
     ram_share: Bytes,
     pub(super) has_flash: bool,
@@ -111,9 +114,11 @@ impl Served {
     }
 }
 
-/// The notes of all volumes, which are tried again while they cannot be written.
+/// The notes of all volumes, which are tried again while they cannot be written, and the choices of their policies.
 #[derive(Clone, Default)]
-pub(super) struct Notes(Arc<Mutex<Vec<Weak<Note>>>>);
+pub(super) struct Notes(Arc<Mutex<Vec<Kept>>>);
+
+type Kept = (Weak<Note>, Weak<ChoiceFile>);
 
 impl Volume {
     /// Return the shares of RAM and of the flash. Those that move are counted for all together.
@@ -171,6 +176,7 @@ impl Prepared {
             growth,
             exchange: Exchange::new(threads),
             ranges,
+            choices: opened.choices,
             // RAM that moves is counted for all together.
             ram_share: config.ram.moving.map_or(config.ram.size, |_| Bytes(0)),
             has_flash: config.flash.is_some(),
@@ -206,8 +212,8 @@ impl Prepared {
         let Self { volume, exports, instruments, beginning, cleaning } = self;
         if let Some(note) = &volume.note {
             note.is_served_by(all.clone());
-            notes.add(note);
         }
+        notes.add(&volume);
         let begins = beginning.start(all.clone(), instruments.len())?;
         let seats = instruments.into_iter().zip(begins).map(|(instruments, begins)| Seat {
             volume: Arc::clone(&volume),
@@ -268,26 +274,35 @@ impl Seat {
     pub(super) fn post(&self, service: &mut Service, clients: ClientActivity) {
         let engine = service.inner_mut().engine_mut();
         self.cleaning.apply(engine.shard_mut());
-        let shard = engine.shard().options().share.index.into();
+        let shard = usize::from(engine.shard().options().share.index);
         let status = self.instruments.status(engine, clients);
+        self.volume.choices.post(shard, engine.shard().choosing());
         self.volume.snapshots.post(shard, status);
     }
 }
 
 impl Notes {
-    fn add(&self, note: &Arc<Note>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(note));
+    fn add(&self, volume: &Volume) {
+        let note = volume.note.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        let files = (note, Arc::downgrade(&volume.choices));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(files);
     }
 
-    /// Try again to write what could not be written, and forget the notes of volumes that are gone.
-    pub(super) fn retry(&self) {
-        let mut notes = vec![];
+    /// Try again to write notes that could not be written, write choices that are new, and forget volumes that are
+    /// gone.
+    pub(super) fn store(&self) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|note| note.upgrade().map(|note| notes.push(note)).is_some());
+        kept.retain(|(_, choices)| choices.strong_count() > 0);
+        let files = kept.clone();
         // Writing one may take long.
         drop(kept);
-        for note in notes {
-            note.retry();
+        for (note, choices) in files {
+            if let Some(note) = note.upgrade() {
+                note.retry();
+            }
+            if let Some(choices) = choices.upgrade() {
+                choices.store_if_due();
+            }
         }
     }
 }

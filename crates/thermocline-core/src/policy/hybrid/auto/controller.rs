@@ -7,11 +7,15 @@
 //! * Deviations: totals are discounted evenly instead of being shared; a lead must have lasted for a least number
 //!   of windows.
 
+use alloc::borrow::Cow;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::{Choosing, SWITCHES_KEPT, Switch};
+use crate::{Choosing, Estimate, SWITCHES_KEPT, Switch};
+
+/// Counts above are nonsense.
+const COUNT_LIMIT: u64 = 1 << 56;
 
 /// Certainty of an advantage that the controller requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,8 +130,8 @@ impl Controller {
         self.recent.push_back(Switch {
             number: self.switches,
             accesses: self.accesses,
-            former: self.words[self.in_force],
-            adopted: self.words[adopted],
+            former: self.words[self.in_force].into(),
+            adopted: self.words[adopted].into(),
             over_accesses: why.accesses,
             former_ms_per_access: per_access(why.in_force_ms),
             adopted_ms_per_access: per_access(why.own_ms),
@@ -143,15 +147,51 @@ impl Controller {
         self.switches
     }
 
-    /// Report its choices so far.
+    /// Report its choices at the end of a window.
     pub(super) fn choosing(&self) -> Choosing {
+        let times = self.times_ms_per_access().zip(&self.recent_ms);
+        let estimate = |((word, ms_per_access), &recent_ms): ((&'static str, f64), &f64)| {
+            let candidate = Cow::Borrowed(word);
+            Estimate { candidate, ms_per_access, recent_ms, window_ms: 0.0 }
+        };
         Choosing {
-            in_force: self.words[self.in_force],
+            in_force: self.words[self.in_force].into(),
+            accesses: self.accesses,
             switches: self.switches,
             regret_ms_per_access: self.regret_ms_per_access(),
-            candidates: self.times_ms_per_access().collect(),
-            recent: self.recent.iter().copied().collect(),
+            window_accesses: 0,
+            candidates: times.map(estimate).collect(),
+            recent: self.recent.iter().cloned().collect(),
         }
+    }
+
+    /// Goes on from these choices, and returns the candidate in force; the leads of others begin again. Does nothing
+    /// and returns `None` if the candidates are others, or a figure is none that a controller reports.
+    pub(super) fn resume(&mut self, choosing: &Choosing) -> Option<usize> {
+        let Choosing { in_force, accesses, switches, regret_ms_per_access, .. } = choosing;
+        let Choosing { window_accesses, candidates, recent, .. } = choosing;
+        let words = candidates.iter().map(|estimate| &*estimate.candidate);
+        let in_force = self.words.iter().position(|word| word == in_force)?;
+        let is_time = |ms: f64| ms.is_finite() && ms >= 0.0;
+        let are_times = candidates
+            .iter()
+            .all(|one| [one.ms_per_access, one.recent_ms, one.window_ms].into_iter().all(is_time));
+        let are_counts =
+            [accesses, switches, window_accesses].into_iter().all(|&count| count < COUNT_LIMIT);
+        let is_same = words.eq(self.words.iter().copied());
+        if !(is_same && are_times && are_counts && regret_ms_per_access.is_finite()) {
+            return None;
+        }
+        let total_ms = |ms_per_access| ms_per_access * *accesses as f64;
+        self.total_ms = candidates.iter().map(|one| total_ms(one.ms_per_access)).collect();
+        self.recent_ms = candidates.iter().map(|one| one.recent_ms).collect();
+        let best_ms = self.total_ms.iter().copied().fold(f64::INFINITY, f64::min);
+        self.taken_ms = best_ms + total_ms(*regret_ms_per_access);
+        (self.in_force, self.accesses, self.switches) = (in_force, *accesses, *switches);
+        let begin = recent.len().saturating_sub(SWITCHES_KEPT);
+        self.recent = recent[begin..].iter().cloned().collect();
+        self.challengers.fill(Challenger::default());
+        Some(in_force)
     }
 
     /// Return the I/O time per access that the best candidate would have saved if it had been in force all
@@ -311,8 +351,8 @@ mod tests {
         let expected = Switch {
             number: 1,
             accesses: 30,
-            former: "one",
-            adopted: "two",
+            former: "one".into(),
+            adopted: "two".into(),
             over_accesses: 20,
             former_ms_per_access: 10.5,
             adopted_ms_per_access: 9.5,
@@ -333,7 +373,72 @@ mod tests {
         let choosing = controller.choosing();
         let numbers: Vec<u64> = choosing.recent.iter().map(|switch| switch.number).collect();
         assert_eq!(numbers, (80 - SWITCHES_KEPT as u64 + 1..=80).collect::<Vec<_>>());
-        assert_eq!((choosing.switches, choosing.in_force), (80, "one"));
+        assert_eq!((choosing.switches, &*choosing.in_force), (80, "one"));
+    }
+
+    #[test]
+    fn one_that_resumes_decides_as_the_former_would() {
+        let windows = |random: &mut SplitMix64| [(); 3].map(|()| 1.0 + random.unit());
+        let mut changes = 0;
+        for seed in 0..40 {
+            let mut random = SplitMix64::new(seed);
+            // A lead need not last, so it does not matter that each begins anew.
+            let mut former = controller(8, 1, 0.5 * random.unit());
+            for _ in 0..random.below(100) {
+                former.end_window(10, &windows(&mut random));
+            }
+            let mut resumed = Controller::new(WORDS.to_vec(), former.caution);
+            assert_eq!(resumed.resume(&former.choosing()), Some(former.in_force()));
+            for _ in 0..50 {
+                let times_ms = windows(&mut random);
+                let [one, other] =
+                    [&mut former, &mut resumed].map(|it| it.end_window(7, &times_ms));
+                assert_eq!(one, other, "seed {seed}");
+            }
+            let [one, other] = [former, resumed].map(|it| it.choosing());
+            assert_eq!((&one.in_force, one.accesses), (&other.in_force, other.accesses));
+            let moves = |choosing: &Choosing| -> Vec<_> {
+                let recent = choosing.recent.iter();
+                recent.map(|it| (it.number, it.accesses, it.adopted.clone())).collect()
+            };
+            assert_eq!((one.switches, moves(&one)), (other.switches, moves(&other)));
+            assert!((one.regret_ms_per_access - other.regret_ms_per_access).abs() < 1e-9);
+            changes += one.switches;
+        }
+        assert!(changes > 50, "{changes} changes");
+    }
+
+    #[test]
+    fn others_are_not_resumed() {
+        let mut former = controller(8, 1, 0.5);
+        former.end_window(10, &[2.0, 1.0, 3.0]);
+        let good = former.choosing();
+        assert_eq!(good.in_force, "two");
+        let mut others = vec![];
+        let mut other = |change: fn(&mut Choosing)| {
+            others.push(good.clone());
+            others.last_mut().map(change);
+        };
+        other(|it| it.in_force = "four".into());
+        other(|it| it.candidates[2].candidate = "four".into());
+        other(|it| it.candidates.swap(0, 1));
+        other(|it| drop(it.candidates.pop()));
+        other(|it| it.candidates.push(it.candidates[0].clone()));
+        other(|it| it.candidates.clear());
+        other(|it| it.candidates[1].recent_ms = f64::NAN);
+        other(|it| it.candidates[1].recent_ms = -1.0);
+        other(|it| it.candidates[1].ms_per_access = f64::INFINITY);
+        other(|it| it.regret_ms_per_access = f64::NAN);
+        other(|it| it.candidates[1].window_ms = f64::NAN);
+        other(|it| it.accesses = u64::MAX);
+        other(|it| it.window_accesses = u64::MAX);
+        other(|it| it.switches = u64::MAX);
+        for bad in others {
+            let mut fresh = controller(8, 1, 0.5);
+            let before = fresh.choosing();
+            assert_eq!(fresh.resume(&bad), None, "{bad:?}");
+            assert_eq!(fresh.choosing(), before, "{bad:?}");
+        }
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! sample of the pages, with tiers that are smaller by the same rate. After each window of accesses the
 //! times of their page transfers are compared; another candidate is adopted once its advantage has
 //! lasted, and has grown beyond what a move may cost. It takes over what memory and flash hold, as far as
-//! it wants it.
+//! it wants it. A policy that is built in its place, with other sizes or after a restart, goes on with the
+//! candidate in force and the sums of all ([`Policy::resume`]).
 //!
 //! * Source: this project. Miniatures: Waldspurger, Saemundsson, Ahmad, Park, *Cache Modeling and
-//!   Optimization using Miniature Simulations*, USENIX ATC 2017, sections 3 and 5; the sequential test:
-//!   Page, *Continuous Inspection Schemes*, Biometrika 41, 1954.
+//!   Optimization using Miniature Simulations*, USENIX ATC 2017, sections 3 and 5; the discounted sums:
+//!   Herbster, Warmuth, *Tracking the Best Expert*, Machine Learning 32, 1998.
 //! * State: that of the candidate in force; 14 bytes per cached page, sparse, for what is handed over (20,
 //!   and 4 per page that exists, in tables); that of all candidates at the rate of the sample, and 5 KiB
 //!   each. Where page ids are not page numbers, 4 bytes per page that exists.
@@ -17,10 +18,11 @@
 //! * Deviations: (1) Candidates do not look at neighbours on disk, so a sample of single pages will do.
 //!   (2) Times are sums of page transfers; queues are not modelled. (3) A candidate that takes over
 //!   begins with the pages and their order, without ghosts, counts or the hot and warm of the one
-//!   before. (4) A stale copy is given up at a change. (5) After a restart the first candidate decides.
+//!   before. (4) A stale copy is given up at a change.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use self::candidates::{BY_DEFAULT, CANDIDATES, Candidate, WORDS};
@@ -144,6 +146,10 @@ struct Choice {
     window_accesses: u64,
     /// Accesses of the present window.
     accesses: u64,
+    /// I/O times of the present window for accesses that a former policy saw, in milliseconds.
+    former_ms: Vec<f64>,
+    /// `true` while accesses tell what memory holds: they do not count.
+    is_telling: bool,
 }
 
 impl Auto {
@@ -170,31 +176,53 @@ impl Choice {
         };
         costs[1].write_ms += values.real("wear_ms");
         let tier_pages = values.integer_u32("sample_pages");
-        let words = candidates.iter().map(|candidate| candidate.word).collect();
+        let words: Vec<_> = candidates.iter().map(|candidate| candidate.word).collect();
         Self {
             setup: setup.clone(),
             contents: Contents::new(setup.ids(), memory_pages, flash_pages),
             sample: Sample::new(&candidates, setup, tier_pages, costs.to_vec()),
+            former_ms: vec![0.0; words.len()],
             controller: Controller::new(words, caution),
             window_accesses: values
                 .integer_or_auto("window")
                 .unwrap_or((pages / 4).max(WINDOW_MIN)),
             candidates,
             accesses: 0,
+            is_telling: false,
         }
     }
 
     /// Shows the candidates an access. Returns the one to be adopted, if any.
     fn watch(&mut self, access: Access) -> Option<&'static Candidate> {
         self.sample.access(access);
+        if self.is_telling {
+            return None;
+        }
         self.accesses += 1;
         if self.accesses < self.window_accesses {
             return None;
         }
-        let times_ms = self.sample.end_window();
+        let times_ms = self.times_ms();
+        self.sample.begin_window();
+        self.former_ms.fill(0.0);
         let adopted = self.controller.end_window(self.accesses, &times_ms);
         self.accesses = 0;
         adopted.map(|place| self.candidates[place])
+    }
+
+    /// Return the I/O time that each candidate would have taken in the present window so far, in milliseconds.
+    fn times_ms(&self) -> Vec<f64> {
+        let times = self.sample.times_ms().into_iter().zip(&self.former_ms);
+        times.map(|(own_ms, former_ms)| own_ms + former_ms).collect()
+    }
+
+    fn choosing(&self) -> Choosing {
+        let mut choosing = self.controller.choosing();
+        choosing.window_accesses = self.accesses;
+        for (estimate, window_ms) in choosing.candidates.iter_mut().zip(self.times_ms()) {
+            estimate.window_ms = window_ms;
+        }
+        choosing
     }
 }
 
@@ -270,6 +298,7 @@ impl Policy for Auto {
                 + size_of_val(&*choice.candidates)
                 + choice.contents.memory_bytes()
                 + choice.sample.memory_bytes()
+                + size_of_val(&*choice.former_ms)
                 + choice.controller.memory_bytes()
         };
         self.in_force.memory_bytes() + self.choice.as_deref().map_or(0, of_choice)
@@ -294,6 +323,25 @@ impl Policy for Auto {
     }
 
     fn choosing(&self) -> Option<Choosing> {
-        self.choice.as_ref().map(|choice| choice.controller.choosing())
+        self.choice.as_ref().map(|choice| choice.choosing())
+    }
+
+    fn resume(&mut self, choosing: &Choosing) {
+        let Some(choice) = &mut self.choice else { return };
+        if let Some(place) = choice.controller.resume(choosing) {
+            self.in_force = choice.candidates[place].build(&choice.setup);
+            // Windows of the former policy may have been longer.
+            choice.accesses = choosing.window_accesses.min(choice.window_accesses - 1);
+            choice.former_ms = choosing.candidates.iter().map(|one| one.window_ms).collect();
+        }
+    }
+
+    fn set_telling(&mut self, is_telling: bool) {
+        let Some(choice) = &mut self.choice else { return };
+        choice.is_telling = is_telling;
+        if is_telling {
+            choice.former_ms = choice.times_ms();
+        }
+        choice.sample.begin_window();
     }
 }

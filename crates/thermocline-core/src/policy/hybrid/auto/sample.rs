@@ -8,7 +8,6 @@
 //! * Deviations: the sample takes one page of each stratum, not those whose hash is small.
 
 use alloc::vec::Vec;
-use core::mem;
 
 use super::candidates::Candidate;
 use crate::{
@@ -101,13 +100,20 @@ impl Sample {
         }
     }
 
-    /// Return the I/O time that each candidate would have taken for all accesses of a window, in
-    /// milliseconds; another window begins.
-    pub(super) fn end_window(&mut self) -> Vec<f64> {
+    /// Begins another window.
+    pub(super) fn begin_window(&mut self) {
+        for one in &mut self.miniatures {
+            one.counts = Counts::default();
+        }
+    }
+
+    /// Return the I/O time that each candidate would have taken for all accesses of the window so far, in
+    /// milliseconds.
+    pub(super) fn times_ms(&self) -> Vec<f64> {
         let (costs, rate) = (&self.costs, self.strata.rate());
         // The sample sees that share of the pages, and so about that of the accesses.
-        let time_ms = |one: &mut Miniature| mem::take(&mut one.counts).io_time_ms(costs) / rate;
-        self.miniatures.iter_mut().map(time_ms).collect()
+        let time_ms = |one: &Miniature| one.counts.io_time_ms(costs) / rate;
+        self.miniatures.iter().map(time_ms).collect()
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

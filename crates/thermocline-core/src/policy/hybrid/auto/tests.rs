@@ -186,7 +186,7 @@ fn phases_change_the_candidate_in_force_and_it_pays() {
     let names: Vec<&str> = gauges.iter().map(|(name, _)| &**name).collect();
     let words = ["hat", "lru-exclusive", "exclusive-w-tinylfu"];
     assert_eq!(names, [&["in_force", "switches", "regret_ms"], &words[..]].concat());
-    let in_force = changes.last().unwrap().adopted;
+    let in_force = &changes.last().unwrap().adopted;
     let place = words.iter().position(|word| *word == in_force).unwrap();
     assert_eq!((gauges[0].1, gauges[1].1), (place as f64 + 1.0, changes.len() as f64));
     assert!(gauges[2].1 < 0.0, "changing has paid: {gauges:?}");
@@ -212,10 +212,10 @@ fn wear_and_measured_costs_are_part_of_the_price() {
             auto.step(access, &mut actions);
         }
         let choosing = auto.choosing().unwrap();
-        (choosing.in_force, choosing.switches)
+        (choosing.in_force.into_owned(), choosing.switches)
     };
-    assert_eq!(adopted("0"), ("lru-exclusive", 0));
-    assert_eq!(adopted("20"), ("second-access", 1));
+    assert_eq!(adopted("0"), ("lru-exclusive".to_owned(), 0));
+    assert_eq!(adopted("20"), ("second-access".to_owned(), 1));
 }
 
 #[test]
