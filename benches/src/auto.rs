@@ -1,10 +1,10 @@
 //! `auto` beside each of its candidates: I/O time by the costs of the HAT paper's devices.
 //!
 //! Every trace is replayed alone, which is steady, as far as the trace is; then pieces of all of them are
-//! joined, one after the other, again and again; then a hot set moves. For each there are two ratios: of
-//! the I/O time of `auto` to that of the best candidate in hindsight, and to that of the worst choice that
+//! joined, one after the other, again and again; then a hot set moves. For each there are three ratios:
+//! of the I/O time of `auto` to that of the best candidate in hindsight; to that of the worst choice that
 //! looking at one phase suggests: of the candidates that are best in some phase, the one that is worst in
-//! the whole.
+//! the whole; and to that of the candidate with which `auto` begins.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -81,7 +81,8 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
         traces.push((name(path)?, compile(path, PageSize::DEFAULT)?));
     }
     println!(
-        "workload, RAM: accesses; of the best candidate's I/O time; of the worst choice of a phase; changes"
+        "workload, RAM: accesses; of the best candidate's I/O time; of the worst choice of a phase; of the first \
+         candidate; changes"
     );
     let mut worst_steady: f64 = 0.0;
     for (name, trace) in &traces {
@@ -180,6 +181,9 @@ fn compare(workload: &Workload, percent: u32, given: &[(String, String)]) -> Res
         candidates.push((word, replay(&mut *build(&alone)?, workload)));
     }
     let mut auto = build(given)?;
+    let first = auto.choosing().map(|choosing| choosing.in_force);
+    let first = candidates.iter().find(|(word, _)| first.as_deref() == Some(*word));
+    let (first, first_taken) = first.context("`auto` has several candidates")?;
     let taken = replay(&mut *auto, workload);
     let least = |time_ms: &dyn Fn(&Taken) -> f64| {
         candidates.iter().min_by(|one, other| time_ms(&one.1).total_cmp(&time_ms(&other.1)))
@@ -191,10 +195,11 @@ fn compare(workload: &Workload, percent: u32, given: &[(String, String)]) -> Res
     let (worst, worst_taken) = worst.context("there are phases")?;
     let ratio = taken.total_ms / best_taken.total_ms;
     println!(
-        "{}, {percent} %: {}; {ratio:.3} of {best}; {:.3} of {worst}; {} changes",
+        "{}, {percent} %: {}; {ratio:.3} of {best}; {:.3} of {worst}; {:.3} of {first}; {} changes",
         workload.name,
         workload.accesses.len(),
         taken.total_ms / worst_taken.total_ms,
+        taken.total_ms / first_taken.total_ms,
         auto.choosing().map_or(0, |choosing| choosing.switches),
     );
     Ok(ratio)
