@@ -1,5 +1,7 @@
 //! A shard with its driver.
 
+use std::os::fd::BorrowedFd;
+
 use thermocline_core::policy::multi::split::Hint;
 
 use crate::driver::memory::MemoryDriver;
@@ -57,6 +59,11 @@ impl<D: Driver> Engine<D> {
     /// Return the driver.
     pub const fn driver(&mut self) -> &mut D {
         &mut self.driver
+    }
+
+    /// Return the descriptor of the driver; see [`Driver::wake_fd`].
+    pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.driver.wake_fd()
     }
 
     /// Return the shard and the driver.

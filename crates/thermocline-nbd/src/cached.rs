@@ -104,8 +104,6 @@ struct Told {
 #[derive(Debug)]
 pub struct Cached<D> {
     engine: Engine<D>,
-    /// Becomes readable when the driver has completions.
-    descriptor: Option<RawFd>,
     meter: Option<Box<dyn Meter>>,
     /// Requests that the engine knows by their numbers here.
     pending: Slab<Pending>,
@@ -134,12 +132,9 @@ pub struct Cached<D> {
 
 impl<D: Driver> Cached<D> {
     /// Serves an engine.
-    pub fn new(mut engine: Engine<D>) -> Self {
-        // The driver, and its descriptor with it, lives as long as this service.
-        let descriptor = engine.driver().wake_fd().map(|descriptor| descriptor.as_raw_fd());
+    pub fn new(engine: Engine<D>) -> Self {
         Self {
             engine,
-            descriptor,
             meter: None,
             pending: Slab::new(),
             waiting_reads: VecDeque::new(),
@@ -484,7 +479,8 @@ impl<D: Driver> Service for Cached<D> {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        self.descriptor.into_iter().collect()
+        let descriptor = self.engine.wake_fd();
+        descriptor.map(|descriptor| descriptor.as_raw_fd()).into_iter().collect()
     }
 
     fn wait_limit(&self) -> Option<Duration> {

@@ -270,6 +270,18 @@ impl<D: Driver> MirrorDriver<D> {
         Ok(driver)
     }
 
+    /// Swap the driver of the first lane and of the backing store with one that has that many operations of the
+    /// backing store in flight, and none of the flash. The one before has none.
+    ///
+    /// # Errors
+    /// If the operating system reports an error; nothing is swapped then.
+    pub fn swap_main(&mut self, main: &mut D, in_flight: usize) -> io::Result<()> {
+        self.wakes.add(main.wake_fd())?;
+        std::mem::swap(&mut self.main, main);
+        self.in_flight += in_flight;
+        Ok(())
+    }
+
     /// Return the driver of the backing store.
     pub const fn main(&self) -> &D {
         &self.main

@@ -195,4 +195,23 @@ impl<S: Service> Exports<S> {
         self.offer();
         Ok(place)
     }
+
+    /// Wait for descriptors that a service has got since it was added or last looked at.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn find_descriptors(&mut self, place: usize) -> Result<(), ServerError> {
+        let served = &mut self.served[place];
+        let found = served.export.service.descriptors();
+        for descriptor in found.iter().filter(|it| !served.descriptors.contains(it)) {
+            let registered =
+                self.registry.register(&mut SourceFd(descriptor), SERVICE, Interest::READABLE);
+            registered
+                .map_err(|source| ServerError::Events { action: "wait for a service", source })?;
+        }
+        let former = std::mem::replace(&mut served.descriptors, found.clone());
+        let former: Vec<RawFd> = former.into_iter().filter(|it| !found.contains(it)).collect();
+        self.forget(&former);
+        Ok(())
+    }
 }

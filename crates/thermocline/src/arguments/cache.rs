@@ -71,6 +71,10 @@ pub(crate) enum CacheCommand {
     ///
     /// With --member, the server replaces one of the two devices of a mirrored flash: it copies what the flash
     /// holds to the new device, and uses the old one until that is complete.
+    ///
+    /// With --mirror, the new flash has two devices, and losing either one loses nothing. The second one may be the
+    /// old flash: it joins once the server has left it. Until everything is copied there, the new flash is not
+    /// mirrored.
     Replace {
         /// The configuration that the server was started with
         config: PathBuf,
@@ -80,8 +84,8 @@ pub(crate) enum CacheCommand {
         /// The device of a mirrored flash that is replaced, in use or not
         #[arg(long, value_name = "DEVICE", conflicts_with_all = ["size", "yes"])]
         member: Option<PathBuf>,
-        /// Bytes per second that are copied at most, as in 50MiB; by default 200MiB
-        #[arg(long, value_parser = size, requires = "member")]
+        /// Bytes per second that are copied at most to a device of a mirrored flash, as in 50MiB; by default 200MiB
+        #[arg(long, value_parser = size)]
         rate: Option<u64>,
         /// Size that the policy may use there, as in 64GiB; by default as much as on the old flash
         #[arg(long, value_parser = size)]

@@ -73,11 +73,16 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
             let order = ReplaceOrder {
                 flash: std::path::absolute(flash)?,
                 member: member.as_deref().map(std::path::absolute).transpose()?,
+                mirror: options.mirror.as_deref().map(std::path::absolute).transpose()?,
                 rate_bytes: *rate,
                 size_bytes: *size,
                 forces_init: *force_init,
                 forgets_lost: *yes,
             };
+            ensure!(
+                rate.is_none() || order.member.is_some() || order.mirror.is_some(),
+                "--rate is for a mirrored flash: name a device with --member or --mirror, or leave it out"
+            );
             ensure!(volume.is_none(), "volumes share their flash: leave --volume out");
             control::send(Volumes::read(config)?.shared(), control::REPLACE, &order)
         }

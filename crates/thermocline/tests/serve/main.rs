@@ -29,6 +29,7 @@ mod live;
 mod memory;
 mod metrics;
 mod mirrored;
+mod mirroring;
 mod model;
 mod moving_shares;
 mod nbd_backing;

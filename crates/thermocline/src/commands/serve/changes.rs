@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -14,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::Engine;
-use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_nbd::server::{Exports, Handle};
 use tracing::{error, info};
 
@@ -27,7 +25,7 @@ use super::listening::Ways;
 use super::new_flash::NewFlash;
 use super::ranges::VolumeRanges;
 use super::shadows;
-use super::shared_flash::{LaneSyncs, SharedFlash};
+use super::shared_flash::{OtherFlash, SharedFlash};
 use super::sharing::Sharing;
 use super::volume::{Notes, Part, Prepared, Seat, Served, Volume};
 use super::{Service, Serving};
@@ -59,7 +57,7 @@ enum Job {
     /// Leave the devices of a volume that is served no more, and take it off the flash.
     Remove(Arc<Volume>, Vec<Engine<AnyDriver>>),
     /// Use another flash for volumes that come later.
-    UseFlash(FlashDevice, PathBuf, Option<LaneSyncs>),
+    UseFlash(OtherFlash),
     /// Make durable that the backing store of a volume has grown to that many pages.
     Grow(Arc<Volume>, u64),
     /// Give each shard of a volume so many slots on the flash, for a share.
@@ -222,8 +220,12 @@ impl Changes {
     /// # Errors
     /// If the thread has died.
     pub(super) fn use_flash(&self, flash: &NewFlash) -> Result<()> {
-        let file = FlashDevice::One(flash.file.try_clone()?);
-        let job = Job::UseFlash(file, flash.path.clone(), flash.syncs.clone());
+        let job = Job::UseFlash(OtherFlash {
+            file: flash.file.try_clone()?,
+            path: flash.path.clone(),
+            syncs: flash.syncs.clone(),
+            members: flash.members.clone(),
+        });
         ensure!(self.jobs.send(job).is_ok(), "the thread that opens volumes has died");
         Ok(())
     }
@@ -360,8 +362,8 @@ impl Shared {
                     }
                     (name, vec![])
                 }
-                Job::UseFlash(file, path, syncs) => {
-                    self.flash.replace(file, path, syncs);
+                Job::UseFlash(flash) => {
+                    self.flash.replace(flash);
                     continue;
                 }
                 Job::Grow(volume, pages) => {

@@ -39,6 +39,9 @@ pub(crate) struct ReplaceOrder {
     /// The device of a mirrored flash that is replaced.
     #[serde(default)]
     pub(crate) member: Option<PathBuf>,
+    /// The second device of the new flash, if that is to be mirrored.
+    #[serde(default)]
+    pub(crate) mirror: Option<PathBuf>,
     /// Bytes per second that are copied at most, of a mirrored flash.
     #[serde(default)]
     pub(crate) rate_bytes: Option<u64>,
@@ -51,7 +54,6 @@ pub(crate) struct ReplaceOrder {
 }
 
 /// A flash that is ready to take over, and who waits for that.
-#[derive(Debug)]
 pub(super) struct Replacement {
     pub(super) flash: NewFlash,
     pub(super) forgets_lost: bool,
@@ -175,8 +177,9 @@ impl Control {
     }
 
     /// Record the flash that the server uses from now on.
-    pub(super) fn has_taken(&self, flash: PathBuf) {
-        self.lock().flash = Some(flash);
+    pub(super) fn has_taken(&self, flash: &NewFlash) {
+        let mut shared = self.lock();
+        (shared.flash, shared.members) = (Some(flash.path.clone()), flash.members.clone());
     }
 
     /// Listens at the socket of the configuration, in a thread of its own. A configuration that names no
@@ -317,10 +320,18 @@ impl Control {
     /// Opens and sets up the new flash while the old one is in use.
     fn prepare(&self, order: &ReplaceOrder) -> Result<Waits> {
         if let Some(member) = &order.member {
+            ensure!(
+                order.mirror.is_none(),
+                "--member replaces one device of a mirrored flash: leave --mirror out"
+            );
             return self.replace_member(order, member);
         }
         let (configs, in_use, served) = {
             let mut shared = self.lock();
+            ensure!(
+                shared.members.is_none(),
+                "the flash is mirrored: name the device that is to be replaced with --member, and leave --mirror out"
+            );
             ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
             // Said before it looks whether a size changes. A change says so first, too, so one of them
             // sees the other.

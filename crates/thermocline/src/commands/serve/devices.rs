@@ -68,6 +68,26 @@ impl AnyDriver {
         Ok(())
     }
 
+    /// Drive a mirrored flash from now on. No operation on the old flash is in flight, and that many on the backing
+    /// store.
+    pub(crate) fn set_pair(
+        &mut self,
+        (engine, frames): (IoEngine, &Arc<Frames>),
+        flash: &FlashDevice,
+        syncs: Option<&LaneSyncs>,
+        in_flight: usize,
+    ) -> Result<()> {
+        let first = flash.first()?.context("the first device failed")?;
+        // It holds the place of this driver until all is there that can fail.
+        let place = drive_flash(engine, frames, &first)?;
+        let mut pair = with_others(engine, frames, place, Some(flash), (syncs, None))?;
+        let Self::Mirror(mirror) = &mut pair else { bail!("it is mirrored") };
+        self.set_flash(first, syncs.map(|syncs| syncs.join(Lane::FIRST)).transpose()?)?;
+        mirror.swap_main(self, in_flight)?;
+        *self = pair;
+        Ok(())
+    }
+
     /// Return `true` if the backing store takes writes.
     pub(crate) fn may_write(&self) -> bool {
         match self {

@@ -130,6 +130,20 @@ impl Members {
         begun.inspect_err(|_| self.is_copying.store(false, Ordering::SeqCst))
     }
 
+    /// Begin to copy what the flash holds to the second device, whatever that holds, of a pair whose first one is
+    /// alone.
+    ///
+    /// # Errors
+    /// A device that cannot be used.
+    pub(super) fn begin_second(
+        self: &Arc<Self>,
+        device: &Path,
+        rate_bytes: Option<u64>,
+    ) -> Result<Waits> {
+        let order = JoinOrder { member: device, flash: device, forces_init: true, rate_bytes };
+        self.begin(&order, || Ok(()))
+    }
+
     /// Opens and locks the device of an order. Returns the member that it replaces, too.
     fn open_new(&self, order: &JoinOrder<'_>) -> Result<(NewMember, Member)> {
         let JoinOrder { member, flash, .. } = *order;

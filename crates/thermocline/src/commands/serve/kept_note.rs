@@ -14,7 +14,7 @@ use thermocline_nbd::server::Handle;
 use tracing::{Span, error, info, warn};
 
 use super::start::BackingAtEnd;
-use crate::note::NotePlace;
+use crate::note::{NotePlace, NotedMirror};
 
 /// State in which an engine was left.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,6 @@ impl Left {
 /// The note beside a backing store.
 #[derive(Debug)]
 pub(crate) struct Note {
-    place: NotePlace,
     backing: BackingAtEnd,
     backing_bytes: AtomicU64,
     /// Per shard: held as long as the note should say something that it does not, or the shard uses a flash
@@ -60,6 +59,7 @@ pub(crate) struct Note {
 /// The flash that the note names.
 #[derive(Debug)]
 struct Known {
+    place: NotePlace,
     /// Content of the note while that flash works.
     running: SideFile,
     flash: KnownFlash,
@@ -82,10 +82,10 @@ enum KnownFlash {
 }
 
 impl Known {
-    fn new(running: SideFile, flash: FlashDevice, shards: usize) -> Self {
+    fn new(place: NotePlace, running: SideFile, flash: FlashDevice, shards: usize) -> Self {
         let flash = KnownFlash::Used(flash);
         let has_given_up = vec![false; shards];
-        Self { running, flash, has_begun: false, is_stored: true, has_given_up }
+        Self { place, running, flash, has_begun: false, is_stored: true, has_given_up }
     }
 
     /// Return the content that the note should have now.
@@ -109,14 +109,13 @@ impl Note {
         has_failed: Arc<AtomicBool>,
     ) -> Result<Self> {
         Ok(Self {
-            place: place.clone(),
             backing,
             backing_bytes: AtomicU64::new(shards[0].options().size_bytes()),
             holds: shards.iter().map(Shard::write_hold).collect(),
             has_failed,
             span: Span::current(),
             server: OnceLock::new(),
-            known: Mutex::new(Known::new(running, flash.try_clone()?, shards.len())),
+            known: Mutex::new(Known::new(place.clone(), running, flash.try_clone()?, shards.len())),
         })
     }
 
@@ -143,7 +142,7 @@ impl Note {
     pub(super) fn begin(&self) -> Result<()> {
         let mut known = self.lock();
         // Rule 11: the epoch is durable by now, and no write is served before this is.
-        self.place.store(known.side_file())?;
+        known.place.store(known.side_file())?;
         known.has_begun = true;
         self.has_stored(&mut known);
         Ok(())
@@ -175,7 +174,7 @@ impl Note {
                 known.running.ended(epoch, !left.is_clean, end)
             }
         };
-        self.place.store(said)?;
+        known.place.store(said)?;
         self.release_all();
         Ok(())
     }
@@ -228,7 +227,7 @@ impl Note {
             self.holds.iter().for_each(WriteHold::hold);
             return;
         }
-        match self.place.store(known.side_file()) {
+        match known.place.store(known.side_file()) {
             Ok(()) => self.has_stored(&mut known),
             Err(error) => {
                 self.holds.iter().for_each(WriteHold::hold);
@@ -255,7 +254,7 @@ impl Note {
     pub(crate) fn retry(&self) {
         let _span = self.span.enter();
         let mut known = self.lock();
-        if !known.is_stored && known.has_begun && self.place.store(known.side_file()).is_ok() {
+        if !known.is_stored && known.has_begun && known.place.store(known.side_file()).is_ok() {
             self.has_stored(&mut known);
             info!("wrote the note of the backing store: serving writes again");
         }
@@ -272,7 +271,7 @@ impl Note {
             return Ok(());
         }
         let former = std::mem::replace(&mut known.flash, KnownFlash::Left);
-        let stored = self.place.store(known.side_file());
+        let stored = known.place.store(known.side_file());
         if stored.is_err() {
             // The note still asks for the flash, so that must stay in use.
             known.flash = former;
@@ -281,17 +280,26 @@ impl Note {
     }
 
     /// Says that a flash that was just set up may have what the backing store lacks:
-    /// [`SideFile::running`].
+    /// [`SideFile::running`]. Of a mirrored flash, the note also names the state of its devices from now on.
     ///
     /// # Errors
     /// If the note cannot be written: the flash must not be used.
-    pub(super) fn take_flash(&self, flash: FlashDevice, (cache, epoch): (Uuid, u64)) -> Result<()> {
+    pub(super) fn take_flash(
+        &self,
+        flash: FlashDevice,
+        (cache, epoch): (Uuid, u64),
+        mirror: Option<&NotedMirror>,
+    ) -> Result<()> {
         let mut known = self.lock();
+        let mut place = known.place.clone();
+        if let Some(mirror) = mirror {
+            mirror.add(&mut place);
+        }
         let running = SideFile::running(cache, epoch);
         // Durable before a shard uses the flash: from the first write on it may have what the backing
         // store lacks.
-        self.place.store(running)?;
-        *known = Known { has_begun: true, ..Known::new(running, flash, self.holds.len()) };
+        place.store(running)?;
+        *known = Known { has_begun: true, ..Known::new(place, running, flash, self.holds.len()) };
         self.has_failed.store(false, Ordering::Release);
         self.release_all();
         Ok(())

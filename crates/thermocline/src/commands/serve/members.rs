@@ -82,7 +82,7 @@ impl Member {
                 }
                 seat.take_news(*number, exports.service_mut(seat.place));
                 seat.grow(exports, *number);
-                seat.exchange(exports.service_mut(seat.place), *number);
+                seat.exchange(exports, *number);
                 seat.resize_flash(exports, *number);
                 seat.share(exports.service_mut(seat.place), *number, serving.control);
                 let clients = serving.clients(&own, exports, seat.place);
@@ -131,7 +131,7 @@ impl Member {
                 let stays = !seat.depart(exports, 0);
                 if stays {
                     seat.grow(exports, 0);
-                    seat.exchange(exports.service_mut(seat.place), 0);
+                    seat.exchange(exports, 0);
                     seat.resize_flash(exports, 0);
                     seat.share(exports.service_mut(seat.place), 0, serving.control);
                     let clients = serving.clients(&own, exports, seat.place);

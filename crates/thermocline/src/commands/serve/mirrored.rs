@@ -106,6 +106,29 @@ impl Pair {
         Self::assemble(whole, wanted, pairing)
     }
 
+    /// Set up devices that were locked as a new pair: both, or the first one alone. Their content is given up.
+    ///
+    /// # Errors
+    /// If a device fails.
+    pub(super) fn set_up(
+        whole: [Option<DeviceFile>; 2],
+        paths: [&Path; 2],
+        caching: Caching,
+    ) -> Result<Self> {
+        let label = Label { is_alone: whole[1].is_none(), ..new_label() };
+        let pairing =
+            if label.is_alone { Pairing::Alone { place: 0, label } } else { Pairing::SetUp };
+        let wanted = Wanted { paths, caching, asked: Asked::default() };
+        let mut pair = Self::assemble(whole, &wanted, pairing)?;
+        // Until the last label is there, they are being set up.
+        for generation in [0, label.generation] {
+            pair.write_labels(Label { generation, ..label })?;
+        }
+        let alone = label.is_alone.then_some(Member::First);
+        pair.notes.set(Noted { generation: label.generation, alone })?;
+        Ok(pair)
+    }
+
     fn assemble(
         whole: [Option<DeviceFile>; 2],
         wanted: &Wanted<'_>,
@@ -182,7 +205,7 @@ impl Pair {
     fn write_labels(&mut self, label: Label) -> Result<()> {
         for (place, file) in self.whole.iter_mut().enumerate() {
             let member = member_at(&self.pairing, place);
-            let file = file.as_mut().context("both devices are there")?;
+            let Some(file) = file.as_mut() else { continue };
             let in_path = || in_path(&self.paths[place]);
             file.reserve(MEMBER_HEAD_BYTES).with_context(in_path)?;
             Label { member, ..label }.write(file).with_context(in_path)?;

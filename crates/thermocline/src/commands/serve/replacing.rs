@@ -13,7 +13,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Error, Result, ensure};
 use thermocline_engine::driver::flash::FlashDevice;
-use thermocline_engine::{Engine, Lane, Shard};
+use thermocline_engine::{Device, Engine, Lane, Shard};
+use thermocline_nbd::server::Exports;
 use tracing::{error, info};
 
 use super::changes::Changes;
@@ -137,7 +138,7 @@ impl Replacing {
             Ok(Progress::None) => return,
             Ok(Progress::Step) => {
                 if current.stage == Stage::Taking {
-                    serving.control.has_taken(current.replacement.flash.path.clone());
+                    serving.control.has_taken(&current.replacement.flash);
                 }
                 return serving.all.wake();
             }
@@ -156,6 +157,33 @@ fn finish(serving: &Serving<'_>, replacement: Replacement, result: Result<String
     match &result {
         Ok(_) => info!("replaced the flash: change `flash.path` before the next start"),
         Err(error) => error!(error = format!("{error:#}"), "did not replace the flash"),
+    }
+    let flash = &replacement.flash;
+    if result.is_ok()
+        && let (Some(members), Some(old)) = (flash.members.clone(), flash.joins.clone())
+    {
+        let control = serving.control.clone();
+        // The first thread serves clients: it does not wait for the old flash to be closed.
+        let join = move || {
+            let begun = members.begin_second(&old, replacement.flash.rate_bytes);
+            control.has_ended();
+            let copied = begun.and_then(|waits| waits.recv()?);
+            let (new, old) = (replacement.flash.path.display(), old.display());
+            let copied = copied.map(|_| done(&replacement)).with_context(|| {
+                format!(
+                    "the server caches on `{new}` now, which is not mirrored: set `flash.path` to it and \
+                     `flash.mirror` to `{old}` in the configuration; then mirror it with `cache replace --member {old} \
+                     --flash {old} --force-init`"
+                )
+            });
+            replacement.finish(copied);
+        };
+        let thread = std::thread::Builder::new().name("second device".into()).spawn(join);
+        if let Err(error) = thread {
+            error!(%error, "the old flash did not become the second device");
+            serving.control.has_ended();
+        }
+        return;
     }
     serving.control.has_ended();
     replacement.finish(result);
@@ -260,8 +288,10 @@ impl Current {
                 (Stage::Releasing, Some(_)) => note.leave_flash()?,
                 (Stage::Taking, Some(part)) => {
                     let superblock = *part.contents.superblock();
-                    let flash = FlashDevice::One(part.file.try_clone()?);
-                    note.take_flash(flash, (superblock.cache, superblock.epoch))?;
+                    let owner = (superblock.cache, superblock.epoch);
+                    let members = self.replacement.flash.members.as_ref();
+                    let mirror = members.map(|members| &members.notes);
+                    note.take_flash(part.file.try_clone()?, owner, mirror)?;
                 }
             }
         }
@@ -271,7 +301,17 @@ impl Current {
 
 impl Seat {
     /// Do this thread's part of the replacement of the flash.
-    pub(super) fn exchange(&mut self, service: &mut Service, thread: usize) {
+    pub(super) fn exchange(&mut self, exports: &mut Exports<Service>, thread: usize) {
+        let place = self.place;
+        if self.exchange_flash(exports.service_mut(place), thread)
+            && let Err(error) = exports.find_descriptors(place)
+        {
+            error!(%error, "the second device of the flash is only looked at now and then");
+        }
+    }
+
+    /// Do the same with the service. Returns `true` if it has another driver.
+    fn exchange_flash(&mut self, service: &mut Service, thread: usize) -> bool {
         let engine = service.inner_mut().engine_mut();
         let Some((stage, part, has_reported)) = self.volume.exchange.look(thread) else {
             if std::mem::take(&mut self.is_exchanging)
@@ -279,11 +319,11 @@ impl Seat {
             {
                 error!(%error, "the policy cannot use the flash again: serving from RAM");
             }
-            return;
+            return false;
         };
         self.is_exchanging = true;
         if stage == Stage::Taking && has_reported {
-            return;
+            return false;
         }
         let stepped = match stage {
             Stage::Leaving => leave(engine.shard_mut(), &part),
@@ -302,6 +342,7 @@ impl Seat {
         if exchange.current.as_ref().is_some_and(|(now, _)| *now == stage) {
             exchange.reports[thread] = Some(report);
         }
+        is_taking
     }
 }
 
@@ -332,15 +373,36 @@ fn take(engine: &mut Engine<AnyDriver>, part: &NewPart) -> Result<()> {
     let (options, contents) = (&part.options[index], &part.contents.flashes()[index]);
     // Checked again: the policy may have changed since the old flash was left.
     engine.shard().check_flash(options.flash_pages, &options.policy, contents)?;
-    let file = part.file.region(part.contents.range(index))?;
-    let syncs = part.syncs.as_ref().map(|syncs| syncs.join(Lane::FIRST)).transpose()?;
-    engine.driver().set_flash(file, syncs)?;
+    let flash = part.file.region(part.contents.range(index))?;
+    match &flash {
+        FlashDevice::One(file) => {
+            let syncs = part.syncs.as_ref().map(|syncs| syncs.join(Lane::FIRST)).transpose()?;
+            engine.driver().set_flash(file.try_clone()?, syncs)?;
+        }
+        FlashDevice::Two(pair) => {
+            // From here on the driver has all operations that the shard counts.
+            engine.poll();
+            let in_flight = engine.shard().operations_in_flight(Device::Backing);
+            let frames = Arc::clone(engine.shard().frames());
+            let drive = (part.io, &frames);
+            engine.driver().set_pair(drive, &flash, part.syncs.as_ref(), in_flight)?;
+            engine.shard_mut().mirror_with(Arc::clone(pair.mirror()));
+        }
+    }
     let policy = options.policy.clone();
     Ok(engine.shard_mut().take_flash(options.flash_pages, policy, contents)?)
 }
 
 fn done(replacement: &Replacement) -> String {
     let path = replacement.flash.path.display();
+    if let Some(mirror) = &replacement.flash.mirror {
+        let mirror = mirror.display();
+        return format!(
+            "the server caches on `{path}` and `{mirror}` now, which mirror each other\nset `flash.path` and \
+             `flash.mirror` (and `flash.size`, if you gave --size) in the configuration before the next start: with the \
+             old flash alone it is refused\n"
+        );
+    }
     format!(
         "the server caches on `{path}` now\nset `flash.path` (and `flash.size`, if you gave --size) in \
          the configuration before the next start: with the old flash it is refused\n"

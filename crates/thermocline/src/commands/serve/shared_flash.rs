@@ -66,6 +66,15 @@ impl Lanes for JointLanes {
     }
 }
 
+/// A flash that takes the place of another one.
+pub(crate) struct OtherFlash {
+    pub(super) file: FlashDevice,
+    pub(super) path: PathBuf,
+    /// Its syncs, if it has several writers.
+    pub(super) syncs: Option<LaneSyncs>,
+    pub(super) members: Option<Arc<Members>>,
+}
+
 /// The flash that is open, and the syncs of all who write to it.
 pub(crate) struct SharedFlash {
     file: Option<FlashDevice>,
@@ -119,7 +128,9 @@ impl SharedFlash {
     }
 
     /// Use another flash, which all who use it have taken. A flash that nobody comes to later is not kept.
-    pub(super) fn replace(&mut self, file: FlashDevice, path: PathBuf, syncs: Option<LaneSyncs>) {
+    pub(super) fn replace(&mut self, flash: OtherFlash) {
+        let OtherFlash { file, path, syncs, members } = flash;
+        self.members = members;
         if self.file.is_some() {
             (self.file, self.path, self.syncs) = (Some(file), Some(path), syncs);
         }
