@@ -232,6 +232,7 @@ impl Bench {
                 _ => self.zero(first),
             }
             if step % 64 == 0 {
+                self.check_statuses();
                 self.engine.shard().assert_invariants();
             }
         }
@@ -256,6 +257,26 @@ impl Bench {
         for (page, bytes) in (first..).zip(bytes.chunks(index(PAGE))) {
             let expected = self.model.get(&page).copied().unwrap_or(0);
             assert!(bytes.iter().all(|&byte| byte == expected), "page {page}: {}", bytes[0]);
+        }
+    }
+
+    /// Checks that the statuses of ranges are those of their pages, one by one.
+    fn check_statuses(&mut self) {
+        for _ in 0..3 {
+            let first = self.page().saturating_sub(self.below(5000));
+            let backing_pages = self.options.backing_pages;
+            let length = self.below(12_000);
+            let pages = first..(first + length).min(backing_pages);
+            let shard = self.engine.shard();
+            let end = shard.statuses_end(pages.clone(), 4096);
+            assert!(end > pages.start || pages.is_empty(), "some pages are looked at");
+            let mut at = pages.start;
+            for (run, status) in shard.statuses(pages.start..end) {
+                assert!(run.start == at && !run.is_empty(), "runs follow each other");
+                at = run.end;
+                run.for_each(|page| assert_eq!(shard.page_status(page), status, "page {page}"));
+            }
+            assert_eq!(at, end, "runs cover the range");
         }
     }
 

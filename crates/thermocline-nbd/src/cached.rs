@@ -9,6 +9,7 @@ pub(crate) mod leases;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
@@ -36,11 +37,11 @@ const TICK: Duration = Duration::from_millis(10);
 /// Maximum interval at which the engine gets the time: its background work may be due.
 const IDLE_TICK: Duration = Duration::from_millis(100);
 
-/// Pages that one request for extents looks at, at most; the client asks again for the rest.
-const EXTENT_PAGES_MAX: u64 = 1 << 16;
+/// Pages that one request for extents looks up, at most; the client asks again for the rest.
+const EXTENT_LOOKS_MAX: u64 = 1 << 16;
 
 /// Questions about allocation that the driver works on at a time, at most; each notes up to
-/// [`EXTENT_PAGES_MAX`] pages.
+/// [`EXTENT_LOOKS_MAX`] pages.
 const QUESTIONS_MAX: usize = 4;
 
 /// Slices that hold the bytes of a read; reads with as many pieces as 256 KiB has pages of 4 KiB
@@ -89,7 +90,7 @@ impl Pending {
 struct Question {
     /// The pages asked about that the cache had newer than the disk when it was asked, in order: until
     /// the answer comes they may reach the disk.
-    newer: Vec<u64>,
+    newer: Vec<Range<u64>>,
 }
 
 /// Allocation that a driver reported for the range that was asked about, and the pages of the range
@@ -97,7 +98,7 @@ struct Question {
 #[derive(Debug)]
 struct Told {
     allocations: Vec<Allocation>,
-    newer: Vec<u64>,
+    newer: Vec<Range<u64>>,
 }
 
 /// An engine and its clock.
@@ -447,18 +448,9 @@ impl<D: Driver> Service for Cached<D> {
     }
 
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>) {
-        let ExtentRange { offset_bytes, length_bytes, count_max } = *range;
-        if context == Context::Allocation {
-            return self.allocation(range, found);
-        }
-        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
-        let end_bytes = offset_bytes + u64::from(length_bytes);
-        for page in self.pages(offset_bytes, length_bytes) {
-            let start = offset_bytes.max(page * page_bytes);
-            let length = end_bytes.min((page + 1) * page_bytes) - start;
-            if !push_extent(found, length, self.status(page), count_max) {
-                return;
-            }
+        match context {
+            Context::Allocation => self.allocation(range, found),
+            Context::Tier => self.tiers(range, found),
         }
     }
 

@@ -163,6 +163,14 @@ impl Blanks {
         upwards.take_while(move |(_, blank)| blank.end > first).map(|(&start, _)| start)
     }
 
+    /// Return the parts of a range that blank ranges cover, in order.
+    pub(super) fn covered(&self, pages: &Range<u64>) -> SmallVec<[Range<u64>; 1]> {
+        let part = |start: u64| start.max(pages.start)..self.ranges[&start].end.min(pages.end);
+        let mut parts: SmallVec<_> = self.overlapping(pages).map(part).collect();
+        parts.reverse();
+        parts
+    }
+
     /// Return the range that a page without an entry lies in.
     fn find(&self, page: u64) -> Option<u64> {
         if self.ranges.is_empty() {
@@ -345,8 +353,7 @@ impl Shard {
     /// Return the pages of a range that some tier holds, or that are on their way to or from one.
     pub(super) fn held_pages(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let (mut all, mut candidates) = (vec![], pages);
-        let length = candidates.end.saturating_sub(candidates.start);
-        if length / SEARCHED_PER_PLACE > self.places.len() as u64 {
+        if self.lists_places(&candidates) {
             all.extend(self.places.iter().map(|place| place.page(&self.slots, &self.entries)));
             all.retain(|page| candidates.contains(page));
             all.sort_unstable();
@@ -354,6 +361,16 @@ impl Shard {
         }
         let candidates = self.places.candidates(candidates);
         all.into_iter().chain(candidates.filter(|&page| self.place(page).is_some()))
+    }
+
+    /// Return `true` if all places are fewer than what a search of the range would look at.
+    pub(super) fn lists_places(&self, pages: &Range<u64>) -> bool {
+        let length = pages.end.saturating_sub(pages.start);
+        let places = self.places.len() as u64;
+        // Parts of the disk that hold nothing cost little, as long as they are not many.
+        length / SEARCHED_PER_PLACE > places
+            && (length / SEARCHED_PER_PLACE.pow(4) > places
+                || self.places.candidate_count(pages.clone()) / SEARCHED_PER_PLACE > places)
     }
 
     /// Return the obstacle if a request has to wait for ranges: it waits, or fails if the devices fail.

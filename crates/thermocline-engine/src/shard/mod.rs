@@ -37,6 +37,7 @@ mod retry;
 mod settle;
 mod shrinking;
 mod slot;
+mod statuses;
 mod waiters;
 mod write_backs;
 

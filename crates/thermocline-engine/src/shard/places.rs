@@ -209,6 +209,16 @@ impl Places {
         self.held.candidates(pages)
     }
 
+    /// Return the number of [candidates](Self::candidates).
+    pub(super) fn candidate_count(&self, pages: Range<u64>) -> u64 {
+        self.held.candidate_count(pages)
+    }
+
+    /// Return the end of the part of a range that has at most `max` candidates, or those of one part of the disk.
+    pub(super) fn end_of(&self, pages: Range<u64>, max: u64) -> u64 {
+        self.held.end_of(pages, max)
+    }
+
     /// Return the size of the heap memory, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.index.memory_bytes() + self.held.memory_bytes() + self.named.memory_bytes()

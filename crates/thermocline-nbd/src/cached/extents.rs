@@ -6,41 +6,33 @@ use thermocline_core::Tier;
 use thermocline_engine::PageStatus;
 use thermocline_engine::driver::{Allocation, Driver};
 
-use super::{Cached, EXTENT_PAGES_MAX, Pending, Question, Told};
+use super::{Cached, EXTENT_LOOKS_MAX, Pending, Question, Told};
 use crate::protocol::{Extent, allocation, tier};
 use crate::service::{ExtentRange, Piece, Tag};
 
 impl<D: Driver> Cached<D> {
-    /// Return the status bits of the tier that holds a page's newest bytes.
-    pub(super) fn status(&self, page: u64) -> u32 {
-        let PageStatus { tier, is_dirty, is_lost } = self.page_status(page);
-        if is_lost {
-            return tier::LOST;
-        }
-        let dirty = if is_dirty { tier::DIRTY } else { 0 };
-        match tier {
-            Tier::RAM => tier::RAM | dirty,
-            Tier::FLASH => tier::FLASH | dirty,
-            _ => dirty,
-        }
-    }
-
-    fn page_status(&self, page: u64) -> PageStatus {
-        self.engine.shard().page_status(page)
-    }
-
-    /// Return `true` if the disk's allocation says nothing of the page.
-    fn is_newer(&self, page: u64) -> bool {
-        let PageStatus { is_dirty, is_lost, .. } = self.page_status(page);
-        is_dirty || is_lost
+    fn page_bytes(&self) -> u64 {
+        self.engine.shard().options().page_bytes.into()
     }
 
     /// Return the pages that a range touches, as many as are looked at for one answer.
-    pub(super) fn pages(&self, offset_bytes: u64, length_bytes: u32) -> Range<u64> {
-        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
-        let first = offset_bytes / page_bytes;
-        let last = (offset_bytes + u64::from(length_bytes)).div_ceil(page_bytes);
-        first..last.min(first + EXTENT_PAGES_MAX)
+    fn pages(&self, offset_bytes: u64, length_bytes: u32) -> Range<u64> {
+        let first = offset_bytes / self.page_bytes();
+        let last = (offset_bytes + u64::from(length_bytes)).div_ceil(self.page_bytes());
+        first..self.engine.shard().statuses_end(first..last, EXTENT_LOOKS_MAX)
+    }
+
+    /// Return the pages of a range of which the disk's allocation says nothing.
+    fn newer(&self, pages: Range<u64>) -> Vec<Range<u64>> {
+        let mut all: Vec<Range<u64>> = vec![];
+        for (run, PageStatus { is_dirty, is_lost, .. }) in self.engine.shard().statuses(pages) {
+            match all.last_mut() {
+                _ if !is_dirty && !is_lost => {}
+                Some(last) if last.end == run.start => last.end = run.end,
+                _ => all.push(run),
+            }
+        }
+        all
     }
 
     /// Asks the driver what is allocated.
@@ -48,10 +40,9 @@ impl<D: Driver> Cached<D> {
         let Piece { offset_bytes, length_bytes, .. } = *piece;
         let number = self.pending.insert(Pending::new(tag, None)) as u64;
         let pages = self.pages(offset_bytes, length_bytes);
-        let newer = pages.clone().filter(|&page| self.is_newer(page)).collect();
+        let newer = self.newer(pages.clone());
         self.questions.insert(number, Question { newer });
-        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
-        let end_bytes = (offset_bytes + u64::from(length_bytes)).min(pages.end * page_bytes);
+        let end_bytes = (offset_bytes + u64::from(length_bytes)).min(pages.end * self.page_bytes());
         if !self.engine.driver().ask_allocation(number, offset_bytes..end_bytes) {
             let length_bytes = end_bytes - offset_bytes;
             let allocated = Allocation { length_bytes, is_hole: false, is_zero: false };
@@ -59,29 +50,76 @@ impl<D: Driver> Cached<D> {
         }
     }
 
+    /// Reports the tiers that hold the newest bytes of a range.
+    pub(super) fn tiers(&self, range: &ExtentRange, found: &mut Vec<Extent>) {
+        let ExtentRange { offset_bytes, length_bytes, count_max } = *range;
+        let end_bytes = offset_bytes + u64::from(length_bytes);
+        let pages = self.pages(offset_bytes, length_bytes);
+        for (run, status) in self.engine.shard().statuses(pages) {
+            let start = offset_bytes.max(run.start * self.page_bytes());
+            let length = end_bytes.min(run.end * self.page_bytes()) - start;
+            if !push_extent(found, length, tier_bits(status), count_max) {
+                return;
+            }
+        }
+    }
+
     /// Report the allocation of a range that was asked about: holes of the disk, except where the
     /// cache is newer.
     pub(super) fn allocation(&mut self, range: &ExtentRange, found: &mut Vec<Extent>) {
         let Told { allocations, newer } = self.told.take().expect("a range was asked about");
-        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
         let mut offset = range.offset_bytes;
         let range_end = offset + u64::from(range.length_bytes);
         for Allocation { length_bytes, is_hole, is_zero } in allocations {
             let disk = if is_hole { allocation::HOLE } else { 0 }
                 | if is_zero { allocation::ZERO } else { 0 };
             let end = (offset + length_bytes).min(range_end);
-            while offset < end {
-                let page = offset / page_bytes;
-                let page_end = if disk == 0 { end } else { end.min((page + 1) * page_bytes) };
-                let is_newer =
-                    disk != 0 && (self.is_newer(page) || newer.binary_search(&page).is_ok());
-                let status = if is_newer { 0 } else { disk };
-                if !push_extent(found, page_end - offset, status, range.count_max) {
+            let newer = if disk == 0 { vec![] } else { self.newer_within(offset..end, &newer) };
+            for part in newer {
+                let is_told = push_extent(found, part.start - offset, disk, range.count_max)
+                    && push_extent(found, part.end - part.start, 0, range.count_max);
+                if !is_told {
                     return;
                 }
-                offset = page_end;
+                offset = part.end;
             }
+            if !push_extent(found, end - offset, disk, range.count_max) {
+                return;
+            }
+            offset = end;
         }
+    }
+
+    /// Return the parts of a range of bytes that the cache has newer than the disk, or had when the disk was
+    /// asked, in order and apart.
+    fn newer_within(&self, bytes: Range<u64>, before: &[Range<u64>]) -> Vec<Range<u64>> {
+        let page_bytes = self.page_bytes();
+        let pages = bytes.start / page_bytes..bytes.end.div_ceil(page_bytes);
+        let first = before.partition_point(|one| one.end <= pages.start);
+        let mut all = self.newer(pages.clone());
+        all.extend(before[first..].iter().take_while(|one| one.start < pages.end).cloned());
+        all.sort_unstable_by_key(|one| one.start);
+        let mut at = bytes.start;
+        let parts = all.into_iter().map(|one| {
+            let part = at.max(one.start * page_bytes)..bytes.end.min(one.end * page_bytes);
+            at = at.max(part.end);
+            part
+        });
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+}
+
+/// Return the status bits of the tier that holds a page's newest bytes.
+fn tier_bits(status: PageStatus) -> u32 {
+    let PageStatus { tier, is_dirty, is_lost } = status;
+    if is_lost {
+        return tier::LOST;
+    }
+    let dirty = if is_dirty { tier::DIRTY } else { 0 };
+    match tier {
+        Tier::RAM => tier::RAM | dirty,
+        Tier::FLASH => tier::FLASH | dirty,
+        _ => dirty,
     }
 }
 
@@ -93,6 +131,9 @@ pub(crate) fn push_extent(
     count_max: usize,
 ) -> bool {
     let length_bytes = u32::try_from(length_bytes).expect("a part of what was asked for");
+    if length_bytes == 0 {
+        return true;
+    }
     let is_full = found.len() == count_max;
     match found.last_mut() {
         Some(extent) if extent.status == status => extent.length_bytes += length_bytes,

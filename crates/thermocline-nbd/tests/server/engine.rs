@@ -1,5 +1,6 @@
 //! The engine behind the server, with devices in memory: what clients see of it.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 #[cfg(target_os = "linux")]
 use thermocline_engine::driver::uring::UringDriver;
-use thermocline_engine::driver::{Completion, Driver};
+use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
     Engine, Flash, Layout, Operation, Options, PolicyOptions, Shard, Storage, Uuid, WriteMode,
 };
@@ -245,6 +246,56 @@ fn a_read_only_engine_says_so() {
     assert_ne!(client.agreed.flags & 2, 0);
     assert_eq!(client.write(0, b"x"), Err(ErrorCode::NotPermitted));
     assert_eq!(client.read(0, 1), Ok(vec![0]));
+}
+
+/// Devices that hang, and a disk without data.
+#[derive(Default)]
+struct Empty(Vec<(u64, Vec<Allocation>)>);
+
+impl Driver for Empty {
+    fn start(&mut self, _operation: Operation) {}
+
+    fn poll(&mut self, _done: &mut Vec<Completion>) {}
+
+    fn wait(&mut self, _done: &mut Vec<Completion>) {}
+
+    fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
+        let length_bytes = range.end - range.start;
+        self.0.push((tag, vec![Allocation { length_bytes, is_hole: true, is_zero: true }]));
+        true
+    }
+
+    fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
+        self.0.pop()
+    }
+}
+
+#[test]
+fn a_large_disk_is_mapped_in_few_requests() {
+    const BYTES: u64 = 64 << 40;
+    let shard = shard("lru-inclusive", |options| options.backing_pages = BYTES >> 12);
+    let running = serve(shard, Empty::default());
+    let mut writer = running.client();
+    let dirty: [u64; 3] = [5 << 30, (40 << 40) + 4096, BYTES - 4096];
+    for offset in dirty {
+        writer.write(offset, &[7; 4096]).unwrap();
+    }
+    for (context, others) in [(Context::Allocation, 3), (Context::Tier, 0)] {
+        let mut client = Client::connect_for(&running.socket(), "", context.name()).unwrap();
+        let (mut at, mut requests, mut found) = (0, 0, vec![]);
+        while at < BYTES {
+            let length = usize::try_from((BYTES - at).min((4 << 30) - 4096)).unwrap();
+            requests += 1;
+            for (length, status) in extents(&mut client, at, length) {
+                if status != others {
+                    found.push((at, length));
+                }
+                at += length;
+            }
+        }
+        assert_eq!(found, dirty.map(|offset| (offset, 4096)));
+        assert!(requests < 17_000, "{requests}");
+    }
 }
 
 /// Devices that take operations and never answer.

@@ -1,5 +1,5 @@
 //! A policy that lets one of several decide: each change is in the log with its reason, once, and
-//! `/shadows` has the same.
+//! `/shadows` has the same. Each of several shards chooses for itself.
 
 use serde_json::Value;
 
@@ -130,5 +130,48 @@ fn every_change_is_logged_with_its_reason() {
     cache.set("policy.name", "lru-exclusive").unset("policy.parameters");
     assert!(engine.reload(&cache));
     assert_eq!(choosing(&engine), Value::Null, "nothing chooses any more");
+    engine.stop();
+}
+
+#[test]
+fn each_shard_chooses_for_itself() {
+    let mut cache = Cache::new(16);
+    cache
+        .set("policy.name", "auto")
+        .set("policy.parameters", parameters(CANDIDATES, 50))
+        .set("shards", 2);
+    let engine = cache.start();
+    let mut client = engine.client();
+    read_once(&mut client);
+    let chosen = choosing(&engine);
+    let shards = chosen["shards"].as_array().unwrap();
+    assert_eq!(shards.len(), 2, "{chosen}");
+    let count = |one: &Value, key: &str| one[key].as_u64().unwrap();
+    let sum = |key| shards.iter().map(|one| count(one, key)).sum::<u64>();
+    assert!(shards.iter().all(|one| count(one, "switches") > 0), "{chosen}");
+    assert_eq!(
+        (sum("switches"), sum("accesses")),
+        (count(&chosen, "switches"), count(&chosen, "accesses"))
+    );
+    let weighted =
+        |one: &Value| one["regret_ms_per_access"].as_f64().unwrap() * count(one, "accesses") as f64;
+    let regret: f64 = shards.iter().map(weighted).sum();
+    assert!((regret - weighted(&chosen)).abs() < 1e-6, "{chosen}");
+    let same = shards[0]["in_force"] == shards[1]["in_force"];
+    assert_eq!(chosen["in_force"].is_null(), !same, "{chosen}");
+    // The log says which shard each change is of.
+    let (log, recent) = (engine.log(), chosen["recent"].as_array().unwrap());
+    assert_eq!(log.matches(ADOPTS).count(), recent.len(), "{log}");
+    for switch in recent {
+        let has = |line: &str| {
+            ["shard", "number", "accesses"]
+                .iter()
+                .all(|key| line.contains(&format!(" {key}={}", switch[key])))
+        };
+        assert!(log.lines().any(|line| line.contains(ADOPTS) && has(line)), "{switch}\n{log}");
+    }
+    let shown = engine.get("/metrics");
+    let switches = format!("{{name=\"switches\",tier=\"ram\"}} {}", chosen["switches"]);
+    assert!(shown.contains(&switches), "{shown}");
     engine.stop();
 }

@@ -45,6 +45,35 @@ impl Held {
         })
     }
 
+    /// Return the end of the part of a range that has at most `max` candidates, or those of one part of the disk.
+    pub(super) fn end_of(&self, pages: Range<u64>, max: u64) -> u64 {
+        let mut left = max;
+        let mut at = pages.start;
+        while at < pages.end {
+            let part = at / PART_PAGES;
+            let end = pages.end.min((part + 1).saturating_mul(PART_PAGES));
+            if self.counts[self.count_of(part)] > 0 {
+                if left < end - at && at > pages.start {
+                    break;
+                }
+                left = left.saturating_sub(end - at);
+            }
+            at = end;
+        }
+        at
+    }
+
+    /// Return the number of candidates in a range.
+    pub(super) fn candidate_count(&self, pages: Range<u64>) -> u64 {
+        let parts = pages.start / PART_PAGES..pages.end.div_ceil(PART_PAGES);
+        let is_used = |part: &u64| self.counts[self.count_of(*part)] > 0;
+        let of = |part: u64| {
+            let first = part * PART_PAGES;
+            pages.end.min(first.saturating_add(PART_PAGES)) - pages.start.max(first)
+        };
+        parts.filter(is_used).map(of).sum()
+    }
+
     /// Return the number of pages that are held.
     pub(super) fn pages(&self) -> usize {
         self.counts.iter().map(|&pages| pages as usize).sum()
@@ -82,6 +111,13 @@ mod tests {
         let last = PAGES / PART_PAGES * PART_PAGES;
         let all: Vec<u64> = (4096..8192).chain(last..PAGES).collect();
         assert_eq!(held.candidates(0..PAGES).collect::<Vec<_>>(), all);
+        assert_eq!(held.candidate_count(0..PAGES), all.len() as u64);
+        assert_eq!(held.candidate_count(4097..5002), 905);
+        assert_eq!(held.end_of(0..PAGES, 4096), last);
+        assert_eq!(held.end_of(0..PAGES, 1 << 20), PAGES);
+        held.add(9000);
+        assert_eq!(held.end_of(5000..1 << 20, 0), 8192, "one part is looked at in any case");
+        held.remove(9000);
         held.remove(5000);
         assert_eq!(held.candidates(0..8192).count(), 0);
     }

@@ -8,7 +8,9 @@ use thermocline_core::{Op, Tier};
 use thermocline_engine::counters::{COUNTER_FIGURES, PURPOSE_NAMES, TRANSFER_FIGURES, Transfers};
 use thermocline_engine::figures::SHARD_FIGURES;
 use thermocline_engine::shadow::{Estimate, Shadows};
-use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, Shard, WriteMode};
+use thermocline_engine::{
+    Counters, Device, Engine, Event, Options, RequestKind, Shard, Share, WriteMode,
+};
 use thermocline_nbd::cached::Meter;
 use tracing::{info, warn};
 
@@ -153,13 +155,15 @@ impl Instruments {
     }
 
     /// Logs the changes that the log does not have yet, each with its reason.
-    fn log_switches(&self, choosing: Option<&ChoosingStatus>) {
+    fn log_switches(&self, choosing: Option<&ChoosingStatus>, own: Share) {
         let mut logged = lock(&self.switches_logged);
         // A policy that has just taken over counts from the beginning.
         *logged = choosing.map_or(0, |choosing| choosing.switches.min(*logged));
         let Some(choosing) = choosing else { return };
+        let shard = (own.map.number().get() > 1).then_some(own.index);
         for switch in choosing.recent.iter().filter(|switch| switch.number > *logged) {
             info!(
+                shard,
                 number = switch.number,
                 former = switch.former,
                 adopted = switch.adopted,
@@ -291,7 +295,7 @@ impl Instruments {
             gauges.push(GaugeStatus { name: name.to_owned(), tier, value });
         });
         let choosing = shard.choosing().map(ChoosingStatus::from);
-        self.log_switches(choosing.as_ref());
+        self.log_switches(choosing.as_ref(), options.share);
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             export: self.export.clone(),

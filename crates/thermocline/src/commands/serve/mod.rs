@@ -14,6 +14,7 @@ mod departure;
 pub(crate) mod devices;
 mod ending;
 mod epoch;
+mod exchange;
 mod exposition;
 pub(crate) mod faults;
 mod flash_growth;

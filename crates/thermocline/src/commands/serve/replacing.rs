@@ -8,10 +8,10 @@
 //!    flash.
 //! 3. *Taking*: each shard caches on its region of the new flash.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, Error, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use thermocline_engine::driver::flash::FlashDevice;
 use thermocline_engine::{Device, Engine, Lane, Shard};
 use thermocline_nbd::server::Exports;
@@ -20,27 +20,10 @@ use tracing::{error, info};
 use super::changes::Changes;
 use super::control::Replacement;
 use super::devices::AnyDriver;
+use super::exchange::{Look, Report, Stage};
 use super::new_flash::NewPart;
 use super::volume::{Seat, Volume};
 use super::{NOTE_INTERVAL, Service, Serving};
-
-/// Step of a replacement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Leaving,
-    Releasing,
-    Taking,
-}
-
-/// Findings of a thread when it looked last.
-#[derive(Debug, Default)]
-struct Report {
-    /// `true` if the thread is done with the step.
-    is_done: bool,
-    lost_pages: usize,
-    /// Reason why it cannot take the step.
-    error: Option<Error>,
-}
 
 impl Report {
     fn is_refused(&self, replacement: &Replacement) -> bool {
@@ -58,47 +41,6 @@ impl Report {
              or give them up with --yes; /status lists them"
         );
         Ok(())
-    }
-}
-
-/// A volume's part in a replacement, for all its threads.
-pub(super) struct Exchange(Mutex<State>);
-
-struct State {
-    /// The step, and the volume's part of the new flash.
-    current: Option<(Stage, Arc<NewPart>)>,
-    /// Per thread, since the step began.
-    reports: Vec<Option<Report>>,
-}
-
-impl Exchange {
-    pub(super) fn new(threads: usize) -> Self {
-        let reports = (0..threads).map(|_| None).collect();
-        Self(Mutex::new(State { current: None, reports }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, current: Option<(Stage, Arc<NewPart>)>) {
-        let mut state = self.lock();
-        state.current = current;
-        state.reports.iter_mut().for_each(|report| *report = None);
-    }
-
-    /// Return the step, the volume's part, and `true` if the thread has reported of that step. All three are of one
-    /// moment: when the first thread ends the replacement, it forgets the reports, too, and a thread that saw the
-    /// step before and its report afterwards would take the flash again.
-    fn look(&self, thread: usize) -> Option<(Stage, Arc<NewPart>, bool)> {
-        let now = self.lock();
-        let (stage, part) = now.current.clone()?;
-        Some((stage, part, now.reports[thread].is_some()))
-    }
-
-    fn begin(&self, stage: Stage) {
-        let part = self.lock().current.take().map(|(_, part)| part);
-        self.set(part.map(|part| (stage, part)));
     }
 }
 
@@ -146,7 +88,7 @@ impl Replacing {
             Err(error) => Err(error),
         };
         if let Some(current) = self.current.take() {
-            current.volumes.iter().for_each(|volume| volume.exchange.set(None));
+            current.volumes.iter().for_each(|volume| volume.exchange.end());
             serving.all.wake();
             finish(serving, current.replacement, result);
         }
@@ -208,7 +150,7 @@ fn begin(replacement: &Replacement, seats: &[Seat], changes: &Changes) -> Result
     ensure!(!begun.is_empty(), "the server was started without a flash");
     // Only after all were checked: they share the device, so all of them leave it, or none does.
     for (volume, part) in begun {
-        volume.exchange.set(Some((Stage::Leaving, part)));
+        volume.exchange.begin(part);
     }
     Ok(volumes)
 }
@@ -256,24 +198,14 @@ impl Current {
             changes.use_flash(&self.replacement.flash)?;
         }
         (self.failed_at, self.stage) = (None, next);
-        self.volumes.iter().for_each(|volume| volume.exchange.begin(next));
+        self.volumes.iter().for_each(|volume| volume.exchange.advance(next));
         Ok(Progress::Step)
     }
 
     /// Return what all threads found.
     fn reports(&self) -> Report {
         let mut all = Report { is_done: true, ..Report::default() };
-        for volume in &self.volumes {
-            for report in &mut volume.exchange.lock().reports {
-                let Some(report) = report else {
-                    all.is_done = false;
-                    continue;
-                };
-                all.is_done &= report.is_done;
-                all.lost_pages += report.lost_pages;
-                all.error = all.error.or(report.error.take());
-            }
-        }
+        self.volumes.iter().for_each(|volume| volume.exchange.add_reports(&mut all));
         all
     }
 
@@ -282,8 +214,7 @@ impl Current {
         for volume in &self.volumes {
             let _span = volume.span.enter();
             let Some(note) = &volume.note else { continue };
-            let part = volume.exchange.lock().current.as_ref().map(|(_, part)| Arc::clone(part));
-            match (next, part) {
+            match (next, volume.exchange.part()) {
                 (Stage::Leaving, _) | (_, None) => {}
                 (Stage::Releasing, Some(_)) => note.leave_flash()?,
                 (Stage::Taking, Some(part)) => {
@@ -313,7 +244,7 @@ impl Seat {
     /// Do the same with the service. Returns `true` if it has another driver.
     fn exchange_flash(&mut self, service: &mut Service, thread: usize) -> bool {
         let engine = service.inner_mut().engine_mut();
-        let Some((stage, part, has_reported)) = self.volume.exchange.look(thread) else {
+        let Some(Look { stage, part, has_reported }) = self.volume.exchange.look(thread) else {
             if std::mem::take(&mut self.is_exchanging)
                 && let Err(error) = engine.shard_mut().stay_with_flash()
             {
@@ -337,11 +268,7 @@ impl Seat {
             Err(error) => (is_taking, Some(error)),
         };
         let report = Report { is_done, lost_pages, error };
-        let mut exchange = self.volume.exchange.lock();
-        // The stage may be another one since this thread looked: the report says nothing of that.
-        if exchange.current.as_ref().is_some_and(|(now, _)| *now == stage) {
-            exchange.reports[thread] = Some(report);
-        }
+        self.volume.exchange.report(thread, stage, report);
         is_taking
     }
 }

@@ -473,13 +473,22 @@ impl Status {
     /// Combine the snapshots of an export's shards.
     pub(crate) fn of_shards(mut shards: impl Iterator<Item = Self>) -> Option<Self> {
         let mut all = shards.next()?;
-        let mut count = 1.0;
+        let mut number: u16 = 0;
+        let mut choosing: Vec<_> =
+            all.choosing.clone().map(|one| (number, one)).into_iter().collect();
         for other in shards {
+            number += 1;
             all.add(&other);
-            count += 1.0;
+            choosing.extend(other.choosing.map(|one| (number, one)));
         }
         for gauge in &mut all.gauges {
-            gauge.value /= count;
+            gauge.value /= f64::from(number) + 1.0;
+        }
+        if number > 0 {
+            all.choosing = ChoosingStatus::of_shards(choosing);
+            if let Some(choosing) = &all.choosing {
+                choosing.correct(&mut all.gauges);
+            }
         }
         Some(all)
     }

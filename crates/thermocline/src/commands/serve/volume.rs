@@ -16,16 +16,17 @@ use super::config::{Config, Resource, Volumes};
 use super::departure::{Departure, Stage};
 use super::devices::AnyDriver;
 use super::epoch::{Beginning, Begins};
+use super::exchange::Exchange;
 use super::flash_growth::FlashGrowth;
 use super::growth::Growth;
 use super::instruments::{ClientActivity, Instruments};
 use super::kept_note::Note;
 use super::listening::{Ways, export};
 use super::members::{News, Snapshots};
+use super::new_flash::NewPart;
 use super::opening::Opened;
 use super::ranges::{Ranges, Ranging};
 use super::record::Recorders;
-use super::replacing::Exchange;
 use super::shadows::Wanted;
 use super::shard_shares::{ShardShares, ShardSharing};
 use super::{Service, Serving};
@@ -43,7 +44,7 @@ pub(super) struct Volume {
     pub(super) note: Option<Arc<Note>>,
     pub(super) departure: Departure,
     pub(super) growth: Growth,
-    pub(super) exchange: Exchange,
+    pub(super) exchange: Exchange<Arc<NewPart>>,
     /// Orders about its ranges.
     pub(super) ranges: Arc<Ranges>,
     /// Choices of its policy, for the next start.
