@@ -36,7 +36,7 @@ impl Part {
     }
 }
 
-/// A request while shards serve its parts. `T` is what a part of a read gives.
+/// A request while shards serve its parts. `T` is what a part of a read, or of a flush, gives.
 #[derive(Debug)]
 pub struct Spanning<T> {
     map: ShardMap,
@@ -47,7 +47,7 @@ pub struct Spanning<T> {
     in_flight: u32,
     result: Result<(), RequestError>,
     found: Option<Tier>,
-    /// Bytes that the parts of a read returned, by their numbers.
+    /// Results of the parts of a read or a flush, by their numbers.
     given: Vec<Option<T>>,
 }
 
@@ -105,14 +105,14 @@ impl<T> Spanning<T> {
         let number = self.handed_out;
         self.handed_out += 1;
         self.in_flight += 1;
-        if self.whole.kind == RequestKind::Read {
+        if matches!(self.whole.kind, RequestKind::Read | RequestKind::Flush) {
             self.given.push(None);
         }
         Some(Part { number, shard, request })
     }
 
     /// Note that a shard answered a part, and found it in that tier. A read that succeeded gives
-    /// its bytes.
+    /// its bytes, and a flush what each shard has to say.
     ///
     /// # Panics
     /// If that part is not in flight.
@@ -138,8 +138,8 @@ impl<T> Spanning<T> {
     }
 
     /// Return the answer, once the request is over: the first error if there was one, the slowest
-    /// tier that a page was found in, and what the parts of a read gave, in the order of their
-    /// bytes. After an error, some are missing.
+    /// tier that a page was found in, and what the parts of a read or a flush gave, in the order of their
+    /// bytes or of the shards. After an error, some are missing.
     ///
     /// # Panics
     /// If the request is not over.

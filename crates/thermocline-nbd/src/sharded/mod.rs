@@ -11,6 +11,7 @@
 //!
 //! With one shard there is nothing to cut, and requests go straight to the engine.
 
+mod extents;
 mod link;
 
 use std::collections::VecDeque;
@@ -25,13 +26,9 @@ use thermocline_engine::driver::Driver;
 use thermocline_engine::{Engine, Lent, Request, RequestError, RequestKind, ShardMap, Spanning};
 
 use self::link::{Batch, Bell, Given, Link, Order, Place, Served};
-use crate::cached::{Answer, Cached, ClientTerms, Meter, Pieces, kind, push_extent};
+use crate::cached::{Answer, Cached, ClientTerms, Meter, Pieces, kind};
 use crate::protocol::{Command, Context, ErrorCode, ExportInfo, Extent};
 use crate::service::{Cooperator, Departure, ExtentRange, Piece, Pushed, Reply, Service, Tag};
-
-/// Number of bytes for which a request for the status of extents is answered; the client asks for
-/// the rest.
-const STATUS_BYTES_MAX: u32 = 64 << 20;
 
 /// Buffers that a shard keeps for later parts, and bytes that such a buffer may have.
 const SPARES_MAX: usize = 256;
@@ -429,16 +426,13 @@ impl<D: Driver> Service for Sharded<D> {
         if self.is_alone() {
             return self.own.submit(tag, piece, payload);
         }
-        let mut piece = *piece;
+        let piece = *piece;
         if let Some(shard) = self.only_shard(&piece) {
             return self.submit_single(tag, &piece, payload, shard);
         }
-        if piece.command == Command::BlockStatus {
-            piece.length_bytes = piece.length_bytes.min(STATUS_BYTES_MAX);
-        }
-        // A command that returns something is joined like a read.
+        // Each shard tells what it knows of the whole range: to ask it for each of its extents would take long.
         let kind = if piece.command == Command::BlockStatus {
-            RequestKind::Read
+            RequestKind::Flush
         } else {
             kind(piece.command).unwrap_or(RequestKind::Cache)
         };
@@ -547,19 +541,12 @@ impl<D: Driver> Service for Sharded<D> {
             panic!("the service was asked about the range")
         };
         let at = Context::ALL.iter().position(|one| *one == context).expect("one of all");
-        for (length_bytes, given) in parts {
-            let Given::Extents(contexts) = given else { continue };
-            for extent in &contexts[at] {
-                if !push_extent(found, extent.length_bytes.into(), extent.status, range.count_max) {
-                    return;
-                }
-            }
-            let known_bytes: u32 = contexts[at].iter().map(|extent| extent.length_bytes).sum();
-            // Nothing is reported behind what is unknown.
-            if known_bytes < *length_bytes {
-                return;
-            }
-        }
+        let of_shard = parts.iter().map(|(_, given)| match given {
+            Given::Extents(contexts) => contexts[at].as_slice(),
+            Given::Nothing | Given::Bytes(_) | Given::Lent(_) => &[],
+        });
+        let shards = of_shard.collect();
+        extents::join(self.map, range, shards, found);
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
