@@ -475,13 +475,13 @@ fn candidates_stay_chosen_while_sizes_and_policies_change() {
         let found = engine.shard().choosing().unwrap();
         assert_eq!((found.switches, &*found.in_force), (1, "second-access"), "{name}");
         assert_eq!(found.recent, chosen.recent, "{name}");
-        assert_eq!(found.accesses, accesses, "what the new policy is told is no workload: {name}");
+        assert_eq!(found.accesses, accesses, "reports of cached pages do not count: {name}");
         read_once(&mut engine, 0..1000);
         let later = engine.shard().choosing().unwrap();
         assert_eq!((later.switches, later.accesses), (1, accesses + 1000), "{name}");
         accesses = later.accesses;
     }
-    // Other candidates begin anew.
+    // Other candidates are compared from the beginning.
     let given = [("candidates".to_owned(), "lru-exclusive+hat+second-access".to_owned())];
     let other = PolicyOptions::named("auto").unwrap();
     let values = other.entry.values(&given).unwrap();

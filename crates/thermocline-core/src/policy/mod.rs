@@ -193,8 +193,8 @@ pub trait Policy: Debug {
     /// To be called before anything else.
     fn resume(&mut self, _choosing: &Choosing) {}
 
-    /// Says whether accesses from now on only tell what memory holds, after another policy decided. At first they
-    /// are those of a workload, by which a policy may compare candidates.
+    /// Sets whether accesses from now on only report the pages that memory holds since another policy decided. At
+    /// first, they are those of a workload, and a policy may compare candidates by them.
     fn set_telling(&mut self, _is_telling: bool) {}
 }
 

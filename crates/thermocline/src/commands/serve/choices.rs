@@ -60,7 +60,7 @@ impl ChoiceFile {
         let found = found.unwrap_or_else(|error| {
             warn!(
                 error = format!("{error:#}"),
-                "the choices of the last run cannot be read: the policy compares its candidates anew"
+                "the choices of the last run cannot be read: the policy compares its candidates from the beginning"
             );
             vec![]
         });
@@ -81,10 +81,10 @@ impl ChoiceFile {
     }
 
     /// Take the latest choices of a shard.
-    pub(super) fn post(&self, shard: usize, choosing: Option<Choosing>) {
+    pub(super) fn post(&self, shard: usize, choosing: Option<&ChoosingStatus>) {
         let Some(choosing) = choosing else { return };
         if let Some(latest) = self.lock().shards.get_mut(shard) {
-            *latest = Some(choosing.into());
+            *latest = Some(choosing.clone());
         }
     }
 
@@ -122,7 +122,7 @@ impl ChoiceFile {
         if let Err(error) = stored {
             warn!(
                 error = format!("{error:#}"),
-                "the choices of the policy cannot be written: a restart may compare its candidates anew"
+                "the choices of the policy cannot be written: a restart may compare its candidates from the beginning"
             );
         }
         // After a failure, too: the next change, or the next interval, tries again.

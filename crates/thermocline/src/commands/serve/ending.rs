@@ -10,6 +10,7 @@ use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
 use tracing::{error, info, warn};
 
 use super::Service;
+use super::choosing_status::ChoosingStatus;
 use super::devices::AnyDriver;
 use super::kept_note::Left;
 use super::volume::{Seat, Volume};
@@ -41,7 +42,8 @@ impl LeftBehind {
         instruments.end_recording();
         let mut engine = service.into_inner().into_engine();
         let shard = engine.shard();
-        volume.choices.post(shard.options().share.index.into(), shard.choosing());
+        let choosing = shard.choosing().map(ChoosingStatus::from);
+        volume.choices.post(shard.options().share.index.into(), choosing.as_ref());
         // Rule 11: until the epoch is durable, an end may write to neither device.
         let has_begun = begins.finish(engine.shard_mut());
         let ended = self.of(volume, cleaning.drain_at_exit);

@@ -277,7 +277,7 @@ impl Seat {
         self.cleaning.apply(engine.shard_mut());
         let shard = usize::from(engine.shard().options().share.index);
         let status = self.instruments.status(engine, clients);
-        self.volume.choices.post(shard, engine.shard().choosing());
+        self.volume.choices.post(shard, status.choosing.as_ref());
         self.volume.snapshots.post(shard, status);
     }
 }

@@ -382,7 +382,7 @@ mod tests {
         let mut changes = 0;
         for seed in 0..40 {
             let mut random = SplitMix64::new(seed);
-            // A lead need not last, so it does not matter that each begins anew.
+            // With a patience of one window, it does not matter that leads begin again.
             let mut former = controller(8, 1, 0.5 * random.unit());
             for _ in 0..random.below(100) {
                 former.end_window(10, &windows(&mut random));

@@ -148,7 +148,7 @@ struct Choice {
     accesses: u64,
     /// I/O times of the present window for accesses that a former policy saw, in milliseconds.
     former_ms: Vec<f64>,
-    /// `true` while accesses tell what memory holds: they do not count.
+    /// `true` while accesses only report the pages of memory: they do not count.
     is_telling: bool,
 }
 
